@@ -1,0 +1,114 @@
+//! What is this process told to do? The settings of `corelane serve`, merged and checked.
+//!
+//! Invariants: every value here is in its range and has its unit in its name; precedence is flag, then environment,
+//! then file, then default; nothing below this module reads a flag, a variable or the configuration file.
+//! Left out: reading the users file (`users`), binding sockets and pinning cores (`boot`).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The settings of a broker process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServeSettings {
+    /// Where to listen; never empty.
+    pub listeners: Vec<Listener>,
+    /// Shards to run; `None`: one per usable core.
+    pub shards: Option<usize>,
+    /// Cores to pin shards to, in this order and repeated when shards outnumber them; `None`: the usable ones.
+    pub cores: Option<Vec<usize>>,
+    pub idle: IdlePolicy,
+    /// How long a shard polls before it sleeps, under `adaptive`.
+    pub spin_us: u64,
+    /// Keep nothing on disk (all there is so far).
+    pub in_memory: bool,
+    pub access: AccessSettings,
+    pub limits: ProtocolSettings,
+    pub destinations: DestinationSettings,
+    pub log: LogSettings,
+}
+
+/// One address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    pub address: SocketAddr,
+    /// A default that this host may lack (IPv6): when it cannot be bound for that reason, say so and go on.
+    pub optional: bool,
+}
+
+/// What a shard does when it has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdlePolicy {
+    /// Sleep at once.
+    Park,
+    /// Poll for `spin_us`, then sleep.
+    Adaptive,
+    /// Never sleep.
+    Spin,
+}
+
+/// Who may connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessSettings {
+    /// The file of SCRAM verifiers; `None`: loopback alone may use ANONYMOUS, no SASL, and PLAIN guest/guest.
+    pub users: Option<PathBuf>,
+    /// ANONYMOUS and no SASL are accepted from everywhere.
+    pub allow_anonymous: bool,
+}
+
+/// What connections are told and held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProtocolSettings {
+    /// Bytes, 512 or more.
+    pub frame_size_max: u32,
+    /// The silence after which a connection is closed; half of it is announced. `None`: never.
+    pub idle_timeout_us: Option<u64>,
+    /// Bytes of one message.
+    pub message_size_max: u64,
+}
+
+/// The properties of destinations, by exact name and by wildcard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DestinationSettings {
+    /// Queues are made on first use, unless a rule says otherwise.
+    pub auto_create: bool,
+    /// In the order of the file.
+    pub rules: Vec<DestinationRule>,
+}
+
+/// The properties given to the destinations that a pattern matches; an absent one is inherited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DestinationRule {
+    /// An exact name, or a wildcard: `*` stands for one word, a last `>` for all that follow.
+    pub pattern: String,
+    /// One active consumer, the others stand by in attach order.
+    pub exclusive: Option<bool>,
+    /// Active consumers at most.
+    pub consumers_max: Option<u32>,
+    pub prefetch: Option<PrefetchSetting>,
+    /// Replaces the producers' time to live; 0: never expires.
+    pub expiration_us: Option<u64>,
+    /// Messages are served by priority.
+    pub priorities: Option<bool>,
+    /// Made on first use.
+    pub auto_create: Option<bool>,
+}
+
+/// What a consumer's credit is clamped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefetchSetting {
+    /// One message, armed by a flow that arrives after the one before was settled.
+    None,
+    /// What the wildcard parents say, else the default of the kind of destination.
+    Inherit,
+    /// Unsettled messages at most.
+    Limit(u32),
+}
+
+/// How and how much is logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// A level, or a filter of levels by target.
+    pub filter: String,
+    /// One JSON object a line.
+    pub json: bool,
+}

@@ -1,0 +1,6 @@
+//! What is the process around the shards? Command line, configuration, boot, sockets and the control thread.
+//!
+//! Invariants: only `boot` and `driver` name the runtime; nothing here decides about queues or reads AMQP frames, save
+//! the small client behind `corelane send`, `receive` and `browse`.
+
+pub mod config;
