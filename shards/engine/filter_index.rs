@@ -1,0 +1,1 @@
+//! Which classes might want this message?

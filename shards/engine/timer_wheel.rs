@@ -1,0 +1,1 @@
+//! Whose time has come?
