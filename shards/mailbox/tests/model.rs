@@ -5,11 +5,16 @@
 use corelane_mailbox::{Lane, Mailboxes, Port};
 use loom::sync::{Arc, Notify};
 
-/// What a participant does between two looks at its desk; asleep it waits for its doorbell alone.
-fn turn(port: &mut Port<u32>, bells: &[Notify], received: &mut Vec<u32>) {
+/// A look at the desk, and, while there is something to wait for, a sleep that only the doorbell ends.
+fn turn(
+    port: &mut Port<u32>,
+    bells: &[Notify],
+    mut done: impl FnMut(&Port<u32>, &[u32]) -> bool,
+    received: &mut Vec<u32>,
+) {
     port.take(1, |_, _, mail| received.push(mail));
     port.flush(|to| bells[to].notify());
-    if port.prepare_sleep() {
+    if !done(port, received) && port.prepare_sleep() {
         bells[port.index()].wait();
         port.awake();
     }
@@ -31,19 +36,14 @@ fn check(mail: u32, capacity: usize, preemptions: Option<usize>) {
                 }
                 let mut nothing = Vec::new();
                 while writer.has_backlog() {
-                    turn(&mut writer, &*bells, &mut nothing);
+                    turn(&mut writer, &*bells, |port, _| !port.has_backlog(), &mut nothing);
                 }
             }
         });
         let mut received = Vec::new();
         // A lost wake-up is a deadlock, which loom reports.
         while received.len() < mail as usize {
-            reader.take(1, |_, _, mail| received.push(mail));
-            reader.flush(|to| bells[to].notify());
-            if received.len() < mail as usize && reader.prepare_sleep() {
-                bells[1].wait();
-                reader.awake();
-            }
+            turn(&mut reader, &*bells, |_, received| received.len() == mail as usize, &mut received);
         }
         thread.join().unwrap();
         assert_eq!(received, (0..mail).collect::<Vec<_>>());
