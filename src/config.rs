@@ -4,8 +4,20 @@
 //! then file, then default; nothing below this module reads a flag, a variable or the configuration file.
 //! Left out: reading the users file (`users`), binding sockets and pinning cores (`boot`).
 
-use std::net::SocketAddr;
+mod layer;
+pub mod quantity;
+pub mod setting;
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+
+use serde::Deserialize;
+
+pub use layer::{FileError, Layer, parse_address, parse_cores, parse_log};
+
+/// The port registered for AMQP.
+pub const AMQP_PORT: u16 = 5672;
 
 /// The settings of a broker process.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +48,8 @@ pub struct Listener {
 }
 
 /// What a shard does when it has nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum IdlePolicy {
     /// Sleep at once.
     Park,
@@ -71,7 +84,7 @@ pub struct ProtocolSettings {
 pub struct DestinationSettings {
     /// Queues are made on first use, unless a rule says otherwise.
     pub auto_create: bool,
-    /// In the order of the file.
+    /// By pattern; the more exact rule wins.
     pub rules: Vec<DestinationRule>,
 }
 
@@ -112,3 +125,96 @@ pub struct LogSettings {
     /// One JSON object a line.
     pub json: bool,
 }
+
+/// Settings that contradict each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingsError {
+    /// Anyone on the network could use the broker, and nobody said that this is meant.
+    OpenToTheNetwork(SocketAddr),
+    /// The same address is listed twice.
+    ListenTwice(SocketAddr),
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingsError::OpenToTheNetwork(address) => write!(
+                formatter,
+                "refusing to listen on {address}: it is not a loopback address, and there is nobody to ask for a \
+                 password. Make a users file with `corelane user add NAME --users FILE` and start with `--users FILE`, \
+                 or say `--allow-anonymous` to let everyone in"
+            ),
+            SettingsError::ListenTwice(address) => write!(formatter, "{address} is listed twice under `listen`"),
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl ServeSettings {
+    /// The settings, from everything that was given.
+    pub fn new(given: Layer) -> Result<ServeSettings, SettingsError> {
+        let listeners = match given.listen {
+            Some(addresses) => {
+                addresses.into_iter().map(|address| Listener { address, optional: false }).collect()
+            }
+            None => default_listeners(),
+        };
+        let settings = ServeSettings {
+            listeners,
+            shards: given.shards,
+            cores: given.cores,
+            idle: given.idle.unwrap_or(IdlePolicy::Adaptive),
+            spin_us: given.spin_us.unwrap_or(20),
+            in_memory: given.in_memory.unwrap_or(false),
+            access: AccessSettings {
+                users: given.users,
+                allow_anonymous: given.allow_anonymous.unwrap_or(false),
+            },
+            limits: ProtocolSettings {
+                frame_size_max: given.max_frame_size.unwrap_or(64 << 10),
+                idle_timeout_us: Some(given.idle_timeout.unwrap_or(60_000_000)).filter(|us| *us != 0),
+                message_size_max: given.max_message_size.unwrap_or(16 << 20),
+            },
+            destinations: DestinationSettings {
+                auto_create: given.auto_create.unwrap_or(true),
+                rules: given.destinations,
+            },
+            log: given.log.unwrap_or_default(),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), SettingsError> {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let address = listener.address;
+            let twice = self.listeners[..index].iter().any(|earlier| earlier.address == address);
+            if twice && address.port() != 0 {
+                return Err(SettingsError::ListenTwice(address));
+            }
+            let open = self.access.users.is_none() && !self.access.allow_anonymous;
+            if open && !address.ip().to_canonical().is_loopback() {
+                return Err(SettingsError::OpenToTheNetwork(address));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        LogSettings { filter: "info".to_owned(), json: false }
+    }
+}
+
+fn default_listeners() -> Vec<Listener> {
+    vec![
+        Listener { address: SocketAddr::from((Ipv4Addr::LOCALHOST, AMQP_PORT)), optional: false },
+        Listener { address: SocketAddr::from((Ipv6Addr::LOCALHOST, AMQP_PORT)), optional: true },
+    ]
+}
+
+#[cfg(test)]
+#[path = "config/config_tests.rs"]
+mod tests;

@@ -1,0 +1,210 @@
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+/// The layer of a file with this text.
+fn layer(text: &str) -> Result<Layer, FileError> {
+    toml::from_str(text).map_err(|error| FileError::Invalid { file: PathBuf::from("broker.toml"), error })
+}
+
+fn settings(text: &str) -> Result<ServeSettings, SettingsError> {
+    ServeSettings::new(layer(text).unwrap())
+}
+
+#[test]
+fn nothing_given_means_loopback_only_and_the_documented_defaults() {
+    let settings = settings("").unwrap();
+    let addresses: Vec<String> =
+        settings.listeners.iter().map(|listener| listener.address.to_string()).collect();
+    assert_eq!(addresses, ["127.0.0.1:5672", "[::1]:5672"]);
+    assert_eq!(settings.listeners.iter().map(|listener| listener.optional).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(settings.idle, IdlePolicy::Adaptive);
+    assert_eq!(settings.limits.frame_size_max, 65_536);
+    assert_eq!(settings.limits.idle_timeout_us, Some(60_000_000));
+    assert!(settings.destinations.auto_create);
+}
+
+#[test]
+fn a_file_can_say_everything() {
+    let settings = settings(
+        r#"
+        listen = ["0.0.0.0:5672", "[::]:5672"]
+        shards = 4
+        cores = "0-2,7"
+        idle = "park"
+        spin-us = 50
+        in-memory = true
+        users = "users.txt"
+        allow-anonymous = false
+        auto-create = false
+        max-frame-size = "4KiB"
+        idle-timeout = "never"
+        max-message-size = 1048576
+        log = "debug,json"
+
+        [destinations."orders.>"]
+        exclusive = true
+        consumers-max = 3
+        prefetch = "none"
+        expiration = "1h30m"
+        priorities = true
+        auto-create = true
+
+        [destinations."orders.eu"]
+        prefetch = 0
+        expiration = "never"
+
+        [destinations.plain]
+        prefetch = 100
+        consumers_max = 1
+        "#,
+    )
+    .unwrap();
+    assert_eq!(settings.listeners.len(), 2);
+    assert_eq!(settings.shards, Some(4));
+    assert_eq!(settings.cores, Some(vec![0, 1, 2, 7]));
+    assert_eq!(settings.idle, IdlePolicy::Park);
+    assert_eq!(settings.spin_us, 50);
+    assert!(settings.in_memory);
+    assert_eq!(settings.access.users, Some(PathBuf::from("users.txt")));
+    assert_eq!(settings.limits.frame_size_max, 4096);
+    assert_eq!(settings.limits.idle_timeout_us, None);
+    assert_eq!(settings.limits.message_size_max, 1 << 20);
+    assert_eq!(settings.log, LogSettings { filter: "debug".to_owned(), json: true });
+    let expected = [
+        DestinationRule {
+            pattern: "orders.>".to_owned(),
+            exclusive: Some(true),
+            consumers_max: Some(3),
+            prefetch: Some(PrefetchSetting::None),
+            expiration_us: Some(5_400_000_000),
+            priorities: Some(true),
+            auto_create: Some(true),
+        },
+        DestinationRule {
+            pattern: "orders.eu".to_owned(),
+            prefetch: Some(PrefetchSetting::Inherit),
+            expiration_us: Some(0),
+            ..DestinationRule::default()
+        },
+        DestinationRule {
+            pattern: "plain".to_owned(),
+            prefetch: Some(PrefetchSetting::Limit(100)),
+            consumers_max: Some(1),
+            ..DestinationRule::default()
+        },
+    ];
+    assert_eq!(settings.destinations, DestinationSettings { auto_create: false, rules: expected.to_vec() });
+}
+
+#[test]
+fn a_wrong_file_is_told_with_file_place_reason_and_what_is_allowed() {
+    let check = |text: &str, expected: &[&str]| {
+        let error = layer(text).expect_err(text).to_string();
+        for part in ["broker.toml"].iter().chain(expected) {
+            assert!(error.contains(part), "{text:?}\nlacks {part:?}:\n{error}");
+        }
+    };
+    check("shard = 4", &["line 1, column 1", "unknown field `shard`", "`shards`", "`idle-timeout`"]);
+    check("\nshards = 0", &["line 2, column 10", "0 is out of range", "1 to 1024"]);
+    check("shards = -1", &["line 1", "-1 is out of range", "1 to 1024"]);
+    check("shards = \"four\"", &["line 1", "string \"four\"", "a whole number; allowed: 1 to 1024"]);
+    check("idle = \"lazy\"", &["line 1", "unknown variant `lazy`", "`park`, `adaptive`, `spin`"]);
+    check("max-frame-size = 100", &["100B is out of range", "512B to 16MiB"]);
+    check("max-frame-size = \"64 kilo\"", &["64 kilo", "not a size", "64KiB"]);
+    check("idle-timeout = 30", &["line 1", "a duration needs its unit", "30s"]);
+    check("idle-timeout = \"1ms\"", &["1ms is out of range", "200ms to 1d", "never"]);
+    check("max-message-size = \"2GiB\"", &["2GiB is out of range", "1KiB to 1GiB"]);
+    check("listen = \"5672\"", &["\"5672\" is not an address", "127.0.0.1:5672"]);
+    check("listen = []", &["the list is empty"]);
+    check("cores = \"3-1\"", &["\"3-1\" is not a core", "0-3,6"]);
+    check("cores = [1, 1]", &["core 1 is listed twice"]);
+    check("log = \"loud\"", &["\"loud\"", "off, error, warn, info, debug, trace"]);
+    check("[destinations.a]\nprefech = 1", &["line 2, column 1", "unknown field `prefech`", "`prefetch`"]);
+    check("[destinations.a]\nprefetch = \"all\"", &["line 2", "\"all\"", "\"none\", 0 (inherited), or a limit"]);
+    check("[destinations.a]\nprefetch = 70000", &["line 2", "70000 is out of range", "0 to 65535"]);
+    check("[destinations.a]\nprefetch = -1", &["line 2", "-1 is out of range", "0 to 65535"]);
+    check("[destinations.a]\nconsumers-max = 0", &["0 is out of range", "1 to 1000000"]);
+    check("[destinations.a]\nexpiration = \"soon\"", &["\"soon\"", "not a duration"]);
+    check("[destinations.\"a..b\"]", &["empty word"]);
+    check("[destinations.\"a.b*\"]", &["line 1", "stands for a whole word"]);
+    check("[destinations.\"a.>.b\"]", &["line 1", "stands for all words that follow"]);
+    check("[destinations.a]\n[destinations.a]", &["line 2", "duplicate key"]);
+    check("shards = 1\nshards = 2", &["line 2", "duplicate key"]);
+    check("shards 1", &["line 1"]);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Layer::from_file(Path::new("/nowhere/broker.toml")).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/broker.toml"), "{error}");
+    assert!(error.contains("No such file"), "{error}");
+}
+
+#[test]
+fn a_users_file_is_looked_for_beside_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.toml");
+    std::fs::write(&file, "users = \"users.txt\"").unwrap();
+    let layer = Layer::from_file(&file).unwrap();
+    assert_eq!(layer.users, Some(folder.path().join("users.txt")));
+}
+
+#[test]
+fn what_is_given_above_wins_setting_by_setting() {
+    let flags = Layer { shards: Some(2), ..Layer::default() };
+    let file = layer("shards = 8\nspin-us = 5\n[destinations.a]\nexclusive = true").unwrap();
+    let merged = flags.over(file);
+    assert_eq!(merged.shards, Some(2));
+    assert_eq!(merged.spin_us, Some(5));
+    assert_eq!(merged.destinations.len(), 1);
+}
+
+#[test]
+fn listening_to_the_network_needs_users_or_a_word() {
+    let check = |text: &str, allowed: bool| {
+        let result = settings(text);
+        assert_eq!(result.is_ok(), allowed, "{text:?}: {result:?}");
+        result.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let error = check("listen = \"0.0.0.0:5672\"", false);
+    for part in ["0.0.0.0:5672", "corelane user add", "--users FILE", "--allow-anonymous"] {
+        assert!(error.contains(part), "lacks {part:?}: {error}");
+    }
+    check("listen = \"[::]:5672\"", false);
+    check("listen = \"192.168.1.4:5672\"", false);
+    check("listen = [\"127.0.0.1:1\", \"10.0.0.1:1\"]", false);
+    check("listen = \"127.8.8.8:5672\"", true);
+    check("listen = \"[::1]:5672\"", true);
+    check("listen = \"[::ffff:127.0.0.1]:5672\"", true);
+    check("listen = \"0.0.0.0:5672\"\nusers = \"users.txt\"", true);
+    check("listen = \"0.0.0.0:5672\"\nallow-anonymous = true", true);
+    check("listen = [\"127.0.0.1:5672\", \"127.0.0.1:5672\"]", false);
+    check("listen = [\"127.0.0.1:0\", \"127.0.0.1:0\"]", true);
+}
+
+#[test]
+fn logs() {
+    let check = |text: &str, expected: Result<(&str, bool), ()>| {
+        let got = parse_log(text).map(|log| (log.filter, log.json)).map_err(|_| ());
+        assert_eq!(got, expected.map(|(filter, json)| (filter.to_owned(), json)), "{text:?}");
+    };
+    check("info", Ok(("info", false)));
+    check("json", Ok(("info", true)));
+    check("debug,json", Ok(("debug", true)));
+    check("warn,corelane_shard=trace", Ok(("warn,corelane_shard=trace", false)));
+    check("loud", Err(()));
+    check("corelane=loud", Err(()));
+    check("a=json", Err(()));
+}
+
+#[test]
+fn cores() {
+    let check = |text: &str, expected: &[usize]| assert_eq!(parse_cores(text).unwrap(), expected, "{text:?}");
+    check("0", &[0]);
+    check("0-3,6", &[0, 1, 2, 3, 6]);
+    check("5, 2", &[5, 2]);
+    for text in ["", "a", "1-", "-1", "3-1", "0,0", "1,,2", "9999", "0-1-2"] {
+        assert!(parse_cores(text).is_err(), "{text:?}");
+    }
+}
