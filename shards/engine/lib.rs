@@ -1,5 +1,33 @@
-//! corelane-engine
+//! Which consumer gets which message, when, and in what order?
+//!
+//! The engine of one shard: queues, their entries, the consumers and the consumer manager that wakes them. It is
+//! generic over the message, knows no protocol, no clock and no I/O, and is driven by plain calls on [`Engine`]:
+//!
+//! 1. [`Engine::enqueue`] puts a message into a queue and moves at most one ready consumer to Notified.
+//! 2. [`Engine::poll_notified`] names the consumer at the front of the delivery ring.
+//! 3. [`Engine::deliver_single_message`] takes one message for it; the consumer goes to the ring's back.
+//! 4. [`Engine::settle`] ends a delivery by place and acquisition.
+//! 5. [`Engine::set_notify_work_desired`] tells whether a consumer can take messages now, and if not, why.
+//!
+//! The rule that holds it all up: *an entry is available and some ready consumer can take it ⇒ a consumer that can take it
+//! is Notified.* [`Engine::verify`] checks it literally.
+//!
+//! Left out: what a message's bytes mean, durability, transactions, routing, and everything about links and channels.
 
+mod counters;
+mod engine;
 mod filter_index;
+mod ids;
+mod limits;
+mod properties;
 pub mod selector;
 mod timer_wheel;
+
+pub use counters::{ConsumerList, ConsumerView, Depth, EngineCounters, QueueCounters};
+pub use engine::{Engine, Message};
+pub use ids::{Acquisition, ConsumerId, Origin, Place, QueueId};
+pub use limits::Limits;
+pub use properties::{
+    AcquireMode, AttachRefusal, ConsumerSpec, DeadLetter, DeadLetterReason, Delivery, Desire, EnqueueRefusal,
+    Outcome, Overflow, PauseReason, Prefetch, Publication, Pull, QueueProperties, Settled,
+};

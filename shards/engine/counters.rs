@@ -1,0 +1,78 @@
+//! What does the engine tell about itself?
+
+use crate::ids::QueueId;
+use crate::properties::PauseReason;
+
+/// The list of the consumer manager a consumer is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsumerList {
+    /// A browser that takes bytes; `caught_up`: it has seen everything and waits to be told.
+    NonAcquiring {
+        caught_up: bool,
+    },
+    NotInterested(PauseReason),
+    /// Ready, and in line.
+    Interested,
+    /// Told that there is work, until a pull finds nothing.
+    Notified,
+}
+
+/// One consumer, as `explain` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsumerView {
+    pub queue: QueueId,
+    pub owner: u64,
+    pub priority: i32,
+    pub list: ConsumerList,
+    /// Times it was moved to Notified (or, a browser, out of caught up).
+    pub wake_count: u64,
+    pub delivered_count: u64,
+    pub unsettled_count: u32,
+    /// Entries in the queue that it refused.
+    pub refused_count: usize,
+    /// Consumers that share its class, itself included.
+    pub class_consumers: u32,
+    /// Its class is still looking through what was in the queue before it.
+    pub scanning: bool,
+}
+
+/// How full a queue is. `available + acquired + held == messages`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Depth {
+    pub messages: u64,
+    pub bytes: u64,
+    pub available: u64,
+    pub acquired: u64,
+    /// Delayed: not available yet.
+    pub held: u64,
+}
+
+/// What happened in a queue since it was declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct QueueCounters {
+    pub enqueued: u64,
+    pub accepted: u64,
+    pub rejected: u64,
+    pub expired: u64,
+    /// Back to its place by any outcome, a closed consumer or an ack deadline.
+    pub returned: u64,
+    /// `deliveries_max`.
+    pub exhausted: u64,
+    /// `overflow`.
+    pub dropped: u64,
+    pub refused_publications: u64,
+    pub ack_deadlines_missed: u64,
+}
+
+/// What happened in the engine since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct EngineCounters {
+    /// Settlements whose acquisition had ended already.
+    pub late_settlements: u64,
+    /// Entries looked at by scans of filtered classes.
+    pub scanned: u64,
+    /// Consumers moved to Notified.
+    pub notified: u64,
+    /// Pulls that found nothing.
+    pub empty_pulls: u64,
+}

@@ -1,0 +1,244 @@
+//! What goes into the engine, and what comes out? The plain types of its interface.
+
+use crate::ids::{Acquisition, Origin, Place, QueueId};
+use crate::selector::Filter;
+
+/// What a queue is like. All of it can be changed while the queue runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct QueueProperties {
+    /// One consumer is active and the others stand by. The same as `consumers_max: Some(1)`.
+    pub exclusive: bool,
+    /// So many consumers are active and the others stand by; none: all are active. Browsers do not count.
+    pub consumers_max: Option<u32>,
+    pub prefetch: Prefetch,
+    /// Replaces the producer's expiry: microseconds after enqueueing; `Some(0)`: never; none: the producer's stands.
+    pub expiration_us: Option<u64>,
+    /// Whether messages have a level by their priority; else all share one. Holds for messages enqueued from now on.
+    pub priorities: bool,
+    /// A group stays with its consumer for the consumer's life, not only while the consumer holds a message of it.
+    pub sticky_groups: bool,
+    /// Consumers acquire nothing: each reads every message once, and messages leave by expiry or limits only.
+    pub non_destructive: bool,
+    /// A delivery that is not settled within this time goes back to its place.
+    pub ack_deadline_us: Option<u64>,
+    /// Messages that are rejected, expired or delivered too often go to [`take_dead_letter`](crate::Engine::take_dead_letter)
+    /// instead of being dropped.
+    pub dead_letter: bool,
+    /// A message whose delivery-count reaches this is treated as rejected. None: no limit.
+    pub deliveries_max: Option<u32>,
+    /// How long a message that comes back as failed waits before it is available again.
+    pub redelivery_delay_us: Option<u64>,
+    /// Messages in the queue, whatever their state. Full: see `overflow`.
+    pub messages_max: Option<u64>,
+    /// Bytes of the messages in the queue, as [`Message::size`](crate::Message::size) tells them. Full: see `overflow`.
+    pub bytes_max: Option<u64>,
+    pub overflow: Overflow,
+}
+
+/// How many unsettled messages a consumer may have at a time, whatever credit it gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Prefetch {
+    /// Its own credit stands.
+    #[default]
+    Absent,
+    /// One, and only after a flow or get that arrives when the previous one was settled
+    /// ([`Engine::flow_received`](crate::Engine::flow_received)).
+    None,
+    /// At most so many; 0 counts as 1.
+    Limit(u32),
+}
+
+/// What happens to a publication when the queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Overflow {
+    /// It is refused.
+    #[default]
+    Reject,
+    /// The oldest entries that nobody holds are dropped to make room. If all are held the queue overshoots.
+    DropOldest,
+}
+
+/// A message on its way into a queue.
+#[derive(Clone, Debug)]
+pub struct Publication<M> {
+    pub message: M,
+    /// 0 to 9; higher counts as 9. Ignored when the queue has no priorities.
+    pub priority: u8,
+    /// Microseconds since the epoch.
+    pub expires_at: Option<u64>,
+    /// Delayed delivery: available from then on, at its place. Microseconds since the epoch.
+    pub held_until: Option<u64>,
+    /// The connection it came by, for consumers with `no_local`.
+    pub origin: Origin,
+}
+
+impl<M> Publication<M> {
+    /// A message of ordinary priority, without expiry or delay.
+    pub fn new(message: M) -> Self {
+        Publication { message, priority: 4, expires_at: None, held_until: None, origin: Origin(0) }
+    }
+}
+
+/// Why a message was not enqueued. It is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnqueueRefusal {
+    /// There is no such queue (any more).
+    QueueGone,
+    /// `messages_max` of the queue.
+    MessagesFull,
+    /// `bytes_max` of the queue.
+    BytesFull,
+    /// `entries_max` of the engine.
+    ShardFull,
+}
+
+/// What a consumer wants. Consumers with equal filter, `no_local` and mode share a class and so a cursor.
+#[derive(Clone, Debug)]
+pub struct ConsumerSpec {
+    pub filter: Option<Filter>,
+    /// Messages of this origin are not for it.
+    pub no_local: Option<Origin>,
+    pub mode: AcquireMode,
+    /// 0 unless the client says otherwise; higher goes first.
+    pub priority: i32,
+    /// Opaque to the engine; given back with each delivery.
+    pub owner: u64,
+}
+
+impl ConsumerSpec {
+    /// An acquiring consumer of priority 0 that takes every message.
+    pub fn new(owner: u64) -> Self {
+        ConsumerSpec { filter: None, no_local: None, mode: AcquireMode::Acquire, priority: 0, owner }
+    }
+}
+
+/// Whether a consumer takes messages away or only reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AcquireMode {
+    Acquire,
+    /// Sees each entry at most once, in the order of places as far as they are available when its turn comes.
+    /// What is held by a consumer when the browser comes by is not seen.
+    Browse,
+}
+
+/// Why a consumer was not attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachRefusal {
+    /// There is no such queue (any more).
+    QueueGone,
+    ConsumersFull,
+    ClassesFull,
+    PrioritiesFull,
+}
+
+/// Whether a consumer can take messages now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Desire {
+    /// It has credit, nothing blocks it, and its socket takes bytes.
+    Ready,
+    Paused(PauseReason),
+}
+
+/// Why a consumer is not interested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PauseReason {
+    NoCredit,
+    /// Its socket does not take bytes.
+    Socket,
+    SessionWindow,
+    /// 0-9-1 `channel.flow`.
+    FlowStopped,
+    /// A lane to another shard is full.
+    Lane,
+    /// A body is being read for it.
+    Body,
+    /// By an operator.
+    Suspended,
+    /// Others are active on this queue. Set by the engine only.
+    Standby,
+    /// It holds as many unsettled messages as the queue's `prefetch` allows. Set by the engine only.
+    Prefetch,
+    /// It refused too many messages that nobody else took. Set by the engine only.
+    Refusals,
+}
+
+impl PauseReason {
+    pub(crate) const COUNT: usize = 10;
+}
+
+/// What a pull brought.
+#[derive(Debug)]
+pub enum Pull<'a, M> {
+    /// One message. The consumer stays Notified, at the ring's back, unless it has reached its prefetch.
+    Delivered(Delivery<'a, M>),
+    /// There is nothing for this consumer now; it is told when there is.
+    Nothing,
+    /// There may be something further on; scanning for it goes on, and the consumer is told.
+    Scanning,
+}
+
+/// One entry, handed to one consumer.
+#[derive(Debug)]
+pub struct Delivery<'a, M> {
+    pub queue: QueueId,
+    /// As given at attach.
+    pub owner: u64,
+    pub place: Place,
+    /// 0 when browsed: nothing is to be settled.
+    pub acquisition: Acquisition,
+    pub message: &'a M,
+    /// Earlier deliveries that failed (AMQP 1.0 §3.2.1).
+    pub delivery_count: u32,
+    /// Acquisitions before this one. Not 0: redelivered.
+    pub acquired_count: u32,
+    /// AMQP 1.0 §3.2.1: nobody has acquired it before.
+    pub first_acquirer: bool,
+    pub expires_at: Option<u64>,
+}
+
+/// How a delivery ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// AMQP 1.0 §3.4.2: it leaves the queue.
+    Accepted,
+    /// AMQP 1.0 §3.4.3: it leaves the queue, as a dead letter.
+    Rejected,
+    /// AMQP 1.0 §3.4.4: back to its place, counts unchanged.
+    Released,
+    /// AMQP 1.0 §3.4.5: back to its place.
+    Modified {
+        /// The delivery-count rises.
+        delivery_failed: bool,
+        /// Never to this consumer again.
+        undeliverable_here: bool,
+    },
+}
+
+/// What a settlement met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    Done,
+    /// This acquisition had ended already (ack deadline, consumer closed, queue deleted). Counted, otherwise without effect.
+    Late,
+}
+
+/// A message that left its queue without being consumed, from a queue with `dead_letter`.
+#[derive(Debug)]
+pub struct DeadLetter<M> {
+    pub queue: QueueId,
+    pub message: M,
+    pub reason: DeadLetterReason,
+    pub delivery_count: u32,
+    pub acquired_count: u32,
+}
+
+/// Why it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadLetterReason {
+    Rejected,
+    Expired,
+    /// `deliveries_max` of the queue.
+    DeliveriesMax,
+    /// Dropped by `overflow`.
+    Overflow,
+}
