@@ -1,0 +1,58 @@
+//! How are sessions, links and deliveries named towards the caller?
+
+use std::fmt;
+use std::ops::Deref;
+
+/// A session of one connection. Used again only after [`Ended`](super::Event::Ended) was returned for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u32);
+
+/// A link of one connection. Used again only after [`Detached`](super::Event::Detached) was returned for it and every
+/// delivery received on it is settled, or its session has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+/// What the caller wants back with the outcome of a delivery it sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64, pub u64);
+
+/// Up to 32 bytes that a peer chose, kept in place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ShortBinary {
+    size: u8,
+    bytes: [u8; Self::SIZE_MAX],
+}
+
+/// AMQP 1.0 §2.8.7: up to 32 bytes.
+pub type DeliveryTag = ShortBinary;
+
+/// AMQP 1.0 §4.5.6: up to 32 bytes.
+pub type TransactionId = ShortBinary;
+
+impl ShortBinary {
+    pub const SIZE_MAX: usize = 32;
+    pub const EMPTY: Self = Self { size: 0, bytes: [0; Self::SIZE_MAX] };
+
+    /// `None` if there are more than [`SIZE_MAX`](Self::SIZE_MAX) bytes.
+    #[inline]
+    pub fn new(from: &[u8]) -> Option<Self> {
+        let mut bytes = [0; Self::SIZE_MAX];
+        bytes.get_mut(..from.len())?.copy_from_slice(from);
+        Some(Self { size: from.len() as u8, bytes })
+    }
+}
+
+impl Deref for ShortBinary {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.size)]
+    }
+}
+
+impl fmt::Debug for ShortBinary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.escape_ascii())
+    }
+}

@@ -1,0 +1,6 @@
+//! How do frames become what a broker or a client decides about, and the other way round?
+//!
+//! Sans-I/O state machines: bytes and the time go in, events and bytes come out. Nothing here owns a socket, asks
+//! for the time or knows what a queue is.
+
+pub mod amqp10;
