@@ -1,0 +1,439 @@
+//! What does a peer's attach lead to? A producer or a consumer on a queue, here or elsewhere, or a refusal with its reason.
+//!
+//! A queue that lives on another shard is asked for by mail, and the attach is answered when the home has answered. A first
+//! consumer makes the connection move to its queue's home instead, where the attach is answered.
+
+use corelane_engine::selector::Filter;
+use corelane_engine::{AcquireMode, ConsumerId, ConsumerSpec, Origin, QueueId, QueueProperties};
+use corelane_mailbox::Lane;
+use corelane_protocol::amqp10::{Answer, AttachAnswer, ErrorSpec, LinkId};
+use corelane_wire::amqp10::{
+    Attach, Descriptor, DistributionMode, Map, MapWriter, Outcome, Role, SenderSettleMode, Source, Symbols, TargetArchetype, Value,
+};
+
+use crate::Shard;
+use crate::address::Address;
+use crate::connection::{Consumer, ConsumerAt, Link, PendingConsumer, Producer, QueueAt, Route};
+use crate::deliver::Owner;
+use crate::event::ConnectionSlot;
+use crate::home::home_shard;
+use crate::limits::PRODUCER_CREDIT;
+use crate::mail::{ConsumeRequest, LinkRef, Mail, Refusal};
+use crate::settle::engine_outcome;
+use crate::shard::VIRTUAL_HOST;
+use crate::target::Target;
+
+const OUTCOMES: &[&str] =
+    &["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
+
+/// AMQP filters registry: `apache.org:selector-filter:string`.
+const SELECTOR_FILTER: (&str, u64) = ("apache.org:selector-filter:string", 0x0000_468C_0000_0004);
+/// AMQP filters registry: `apache.org:no-local-filter:list`.
+const NO_LOCAL_FILTER: (&str, u64) = ("apache.org:no-local-filter:list", 0x0000_468C_0000_0003);
+
+/// Why an attach is refused.
+struct Refused {
+    condition: &'static str,
+    description: String,
+}
+
+impl Refused {
+    fn new(condition: &'static str, description: impl Into<String>) -> Self {
+        Refused { condition, description: description.into() }
+    }
+
+    fn invalid_address() -> Self {
+        let description = "the address has to be a queue's name: 1 to 1024 bytes without control characters";
+        Refused::new("amqp:invalid-field", description)
+    }
+
+    fn unsupported_address() -> Self {
+        Refused::new("amqp:not-implemented", "topics and exchanges are not available, use a queue's name")
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound => {
+                Refused::new("amqp:not-found", "no such queue, and queues of this name are not made on first use")
+            }
+            Refusal::ResourceLimit => {
+                Refused::new("amqp:resource-limit-exceeded", "the queue's shard has no room for another one")
+            }
+            Refusal::InvalidFilter => Refused::new("amqp:invalid-field", "the selector could not be read"),
+        }
+    }
+}
+
+impl Shard {
+    pub(crate) fn on_attached(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, attach: &Attach<'_>) {
+        let result = match attach.role {
+            Role::Sender => self.attach_producer(slot, link, attach),
+            Role::Receiver => self.attach_consumer(now, slot, link, attach),
+        };
+        if let Err(refused) = result {
+            self.refuse(slot, link, &refused);
+        }
+    }
+
+    fn refuse(&mut self, slot: ConnectionSlot, link: LinkId, refused: &Refused) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Refused { condition, description } = refused;
+        connection.protocol.refuse_attach(link, ErrorSpec { condition, description });
+        connection.unbind(link);
+        self.touch(slot);
+    }
+
+    fn attach_producer(&mut self, slot: ConnectionSlot, link: LinkId, attach: &Attach<'_>) -> Result<(), Refused> {
+        let target = match attach.target {
+            Some(TargetArchetype::Target(target)) => target,
+            Some(TargetArchetype::Coordinator(_)) => {
+                return Err(Refused::new("amqp:not-implemented", "transactions are not available"));
+            }
+            // AMQP 1.0 §2.6.3: without a target there is nothing to attach to.
+            None => return Err(Refused::new("amqp:invalid-field", "the attach has no target")),
+        };
+        let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        let link_ref = connection.link_ref(link);
+        let mut producer = Producer::new(link_ref.attachment);
+        if target.dynamic {
+            let (name, at) = self.make_dynamic()?;
+            producer.route = Route::Queue(at);
+            producer.dynamic = Some(at);
+            self.bind(slot, link, Link::Producer(producer));
+            self.accept_producer(slot, link, Answer::Other(Some(&name)));
+            return Ok(());
+        }
+        let Some(address) = target.address else {
+            producer.route = Route::Anonymous;
+            self.bind(slot, link, Link::Producer(producer));
+            self.accept_producer(slot, link, Answer::Same);
+            return Ok(());
+        };
+        let name = queue_name(address, target.capabilities)?;
+        let home = home_shard(VIRTUAL_HOST, &name, self.shards);
+        if home == self.index {
+            producer.route = Route::Queue(QueueAt { shard: home, queue: self.find_or_create(&name)? });
+            self.bind(slot, link, Link::Producer(producer));
+            self.accept_producer(slot, link, Answer::Same);
+        } else {
+            self.bind(slot, link, Link::Producer(producer));
+            self.ask(slot, home, Mail::Resolve { link: link_ref, queue: name.into() });
+        }
+        Ok(())
+    }
+
+    fn accept_producer(&mut self, slot: ConnectionSlot, link: LinkId, target_address: Answer<Option<&str>>) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let answer = AttachAnswer { target_address, ..AttachAnswer::default() };
+        connection.protocol.accept_attach(link, &answer);
+        connection.protocol.grant_credit(link, PRODUCER_CREDIT, false);
+        self.touch(slot);
+    }
+
+    pub(crate) fn on_resolve(&mut self, from: usize, link: LinkRef, queue: &str) {
+        let result = self.find_or_create(queue);
+        self.post(from, Lane::Control, Mail::Resolved { link, result });
+    }
+
+    pub(crate) fn on_resolved(&mut self, from: usize, link: LinkRef, result: Result<QueueId, Refusal>) {
+        let Some(slot) = self.answered(link) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(producer) = connection.producer_mut(link.link) else { return };
+        if producer.attachment != link.attachment {
+            return;
+        }
+        if producer.detached {
+            return;
+        }
+        match result {
+            Ok(queue) => {
+                producer.route = Route::Queue(QueueAt { shard: from, queue });
+                self.accept_producer(slot, link.link, Answer::Same);
+            }
+            Err(refusal) => self.refuse(slot, link.link, &refusal.into()),
+        }
+    }
+
+    fn attach_consumer(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, attach: &Attach<'_>) -> Result<(), Refused> {
+        let Some(source) = attach.source else {
+            // A durable subscription is ended like this; there are none yet.
+            return Err(Refused::new("amqp:not-found", "the attach has no source"));
+        };
+        let dynamic = if source.dynamic { Some(self.make_dynamic()?) } else { None };
+        let queue = match (&dynamic, source.address) {
+            (Some((name, _)), _) => name.to_string(),
+            (None, Some(address)) => queue_name(address, source.capabilities)?,
+            (None, None) => return Err(Refused::new("amqp:invalid-field", "the source has no address")),
+        };
+        let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        let filters = read_filters(&source, Origin(connection.id.0))?;
+        let browse = source.distribution_mode == Some(DistributionMode::Copy);
+        let request = ConsumeRequest {
+            queue: queue.into(),
+            filter: filters.selector,
+            no_local: filters.no_local,
+            browse,
+            priority: link_priority(attach)?,
+        };
+        let link_ref = connection.link_ref(link);
+        let settled_down = connection.settled_down;
+        let pending = PendingConsumer { request, filters_in_force: filters.in_force };
+        let consumer = Consumer {
+            attachment: link_ref.attachment,
+            browse,
+            presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
+            draining: false,
+            default_outcome: source.default_outcome.as_ref().and_then(engine_outcome),
+            at: ConsumerAt::Nowhere(Box::new(pending)),
+            partial: None,
+            dynamic: dynamic.as_ref().map(|(_, at)| *at),
+        };
+        self.bind(slot, link, Link::Consumer(consumer));
+        let home = match &dynamic {
+            Some((_, at)) => at.shard,
+            None => self.home_of_pending(slot, link),
+        };
+        if home == self.index {
+            self.attach_consumer_here(now, slot, link);
+        } else if settled_down {
+            self.ask_for_consumer(slot, link_ref, home);
+        } else {
+            self.start_move(slot, link, home);
+        }
+        Ok(())
+    }
+
+    fn home_of_pending(&mut self, slot: ConnectionSlot, link: LinkId) -> usize {
+        let (index, shards) = (self.index, self.shards);
+        match self.pending(slot, link) {
+            Some(pending) => home_shard(VIRTUAL_HOST, &pending.request.queue, shards),
+            None => index,
+        }
+    }
+
+    fn pending(&mut self, slot: ConnectionSlot, link: LinkId) -> Option<&mut PendingConsumer> {
+        match &mut self.connections.get_mut(slot)?.consumer_mut(link)?.at {
+            ConsumerAt::Nowhere(pending) => Some(pending),
+            ConsumerAt::Here(_) | ConsumerAt::Elsewhere(_) => None,
+        }
+    }
+
+    /// The queue's home is this shard: the consumer is made and its attach answered.
+    pub(crate) fn attach_consumer_here(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
+        let owner = Owner::Connection { index: slot.index, link }.pack();
+        let Some(pending) = self.pending(slot, link) else { return };
+        let queue = std::mem::take(&mut pending.request.queue);
+        let spec = pending.request.spec(owner);
+        let attached = self
+            .find_or_create(&queue)
+            .and_then(|queue| self.engine.attach_consumer(now, queue, spec?).map_err(|_| Refusal::ResourceLimit));
+        if let Some(pending) = self.pending(slot, link) {
+            pending.request.queue = queue;
+        }
+        match attached {
+            Ok(consumer) => self.accept_consumer(now, slot, link, ConsumerAt::Here(consumer)),
+            Err(refusal) => self.refuse(slot, link, &refusal.into()),
+        }
+    }
+
+    fn ask_for_consumer(&mut self, slot: ConnectionSlot, link: LinkRef, home: usize) {
+        let Some(pending) = self.pending(slot, link.link) else { return };
+        let request = Box::new(pending.request.clone());
+        self.ask(slot, home, Mail::Consume { link, request });
+    }
+
+    pub(crate) fn on_consuming(
+        &mut self,
+        now: u64,
+        from: usize,
+        link: LinkRef,
+        result: Result<ConsumerId, Refusal>,
+    ) {
+        self.answered(link);
+        let Some((slot, link)) = self.target_link(link) else {
+            // The link or its connection ended meanwhile.
+            if let Ok(consumer) = result {
+                self.post(from, Lane::Control, Mail::CloseConsumer { consumer, oldest_written: None });
+            }
+            return;
+        };
+        match result {
+            Ok(consumer) => {
+                let at = ConsumerAt::Elsewhere(Box::new(Target::new(from, consumer)));
+                self.accept_consumer(now, slot, link, at);
+            }
+            Err(refusal) => self.refuse(slot, link, &refusal.into()),
+        }
+    }
+
+    fn accept_consumer(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, at: ConsumerAt) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.settled_down = true;
+        let Some(consumer) = connection.consumer_mut(link) else { return };
+        let ConsumerAt::Nowhere(pending) = std::mem::replace(&mut consumer.at, at) else { return };
+        let dynamic = consumer.dynamic.is_some();
+        let mode = if consumer.browse { DistributionMode::Copy } else { DistributionMode::Move };
+        let filter = match &pending.filters_in_force {
+            None => Answer::Same,
+            Some(encoded) => Answer::Other(Map::decode(encoded).ok().filter(|map| !map.is_empty())),
+        };
+        let answer = AttachAnswer {
+            source_address: if dynamic { Answer::Other(Some(&*pending.request.queue)) } else { Answer::Same },
+            filter,
+            distribution_mode: Answer::Other(Some(mode)),
+            outcomes: Answer::Other(Symbols::new(OUTCOMES)),
+            ..AttachAnswer::default()
+        };
+        connection.protocol.accept_attach(link, &answer);
+        self.refresh_consumer(now, slot, link);
+        self.touch(slot);
+    }
+
+    /// Posts a request that another shard answers; until then the connection does not move.
+    fn ask(&mut self, slot: ConnectionSlot, to: usize, mail: Mail) {
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.unanswered += 1;
+            self.post(to, Lane::Control, mail);
+        }
+    }
+
+    fn answered(&mut self, link: LinkRef) -> Option<ConnectionSlot> {
+        let Some(slot) = self.slot_of(link.connection) else {
+            self.counters.mail_dropped += 1;
+            return None;
+        };
+        let connection = self.connections.get_mut(slot)?;
+        connection.unanswered = connection.unanswered.saturating_sub(1);
+        Some(slot)
+    }
+
+    fn bind(&mut self, slot: ConnectionSlot, link: LinkId, bound: Link) {
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.bind(link, bound);
+        }
+    }
+
+    /// A queue of this shard by its name; made if it does not exist, unless that is turned off.
+    pub(crate) fn find_or_create(&mut self, name: &str) -> Result<QueueId, Refusal> {
+        if let Some(&queue) = self.queues.get(name) {
+            return Ok(queue);
+        }
+        let destination = self.destinations.lookup(name);
+        if !destination.auto_create {
+            return Err(Refusal::NotFound);
+        }
+        Ok(self.declare_queue(name, destination.properties))
+    }
+
+    fn declare_queue(&mut self, name: &str, properties: QueueProperties) -> QueueId {
+        let queue = self.engine.declare_queue(properties);
+        self.queues.insert(name.into(), queue);
+        self.queue_names.insert(queue, name.into());
+        queue
+    }
+
+    /// A queue with a name of our making, whose home is this shard.
+    fn make_dynamic(&mut self) -> Result<(Box<str>, QueueAt), Refusal> {
+        let name = loop {
+            self.dynamic_names += 1;
+            let name = format!("corelane.dynamic.{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
+            if home_shard(VIRTUAL_HOST, &name, self.shards) == self.index {
+                break name;
+            }
+        };
+        let properties = self.destinations.lookup(&name).properties;
+        let queue = self.declare_queue(&name, properties);
+        Ok((name.into(), QueueAt { shard: self.index, queue }))
+    }
+}
+
+impl ConsumeRequest {
+    pub(crate) fn spec(&self, owner: u64) -> Result<ConsumerSpec, Refusal> {
+        let filter = match &self.filter {
+            Some(text) => Some(Filter::parse(text).map_err(|_| Refusal::InvalidFilter)?),
+            None => None,
+        };
+        let mode = if self.browse { AcquireMode::Browse } else { AcquireMode::Acquire };
+        Ok(ConsumerSpec { filter, no_local: self.no_local, mode, priority: self.priority, owner })
+    }
+}
+
+/// The queue that an address and the terminus' capabilities name.
+fn queue_name(address: &str, capabilities: Symbols<'_>) -> Result<String, Refused> {
+    if capabilities.contains("topic") || capabilities.contains("temporary-topic") {
+        return Err(Refused::unsupported_address());
+    }
+    match Address::parse(address) {
+        Address::Queue(name) => Ok(name.into_owned()),
+        Address::Unsupported => Err(Refused::unsupported_address()),
+        Address::Invalid => Err(Refused::invalid_address()),
+    }
+}
+
+/// What a source's filters ask for.
+#[derive(Default)]
+struct Filters {
+    selector: Option<Box<str>>,
+    no_local: Option<Origin>,
+    /// The filters we know, encoded, if the peer also asked for others (§3.5.3: those are left out of the answer).
+    in_force: Option<Vec<u8>>,
+}
+
+fn read_filters(source: &Source<'_>, origin: Origin) -> Result<Filters, Refused> {
+    let mut filters = Filters::default();
+    let Some(map) = source.filter else { return Ok(filters) };
+    let mut known = Vec::new();
+    for pair in map {
+        let malformed = || Refused::new("amqp:decode-error", "the source's filters could not be read");
+        let (name, value) = pair.map_err(|_| malformed())?;
+        let Value::Described(described) = value else { continue };
+        let is = |(symbol, code): (&str, u64)| match described.descriptor() {
+            Ok(Descriptor::Code(found)) => found == code,
+            Ok(Descriptor::Symbol(found)) => found == symbol,
+            Ok(Descriptor::Other(_)) | Err(_) => false,
+        };
+        if is(SELECTOR_FILTER) {
+            let text = described.value().ok().and_then(|value| value.as_str());
+            let text = text.ok_or_else(|| Refused::new("amqp:invalid-field", "the selector is not a string"))?;
+            if let Err(error) = Filter::parse(text) {
+                return Err(Refused::new("amqp:invalid-field", format!("selector: {error}")));
+            }
+            filters.selector = Some(text.into());
+        } else if is(NO_LOCAL_FILTER) {
+            filters.no_local = Some(origin);
+        } else {
+            continue;
+        }
+        known.push((name, value));
+    }
+    if known.len() < map.len() {
+        let mut encoded = Vec::new();
+        let mut writer = MapWriter::new(&mut encoded);
+        for (name, value) in &known {
+            writer.pair(name, value);
+        }
+        writer.finish();
+        filters.in_force = Some(encoded);
+    }
+    Ok(filters)
+}
+
+/// The `priority` among a link's properties; 0 where there is none.
+fn link_priority(attach: &Attach<'_>) -> Result<i32, Refused> {
+    let Some(properties) = attach.properties else { return Ok(0) };
+    let refused = || Refused::new("amqp:invalid-field", "the link property priority has to be a 32-bit integer");
+    let priority = match properties.find("priority").map_err(|_| refused())? {
+        None | Some(Value::Null) => 0,
+        Some(Value::Byte(value)) => i64::from(value),
+        Some(Value::Ubyte(value)) => i64::from(value),
+        Some(Value::Short(value)) => i64::from(value),
+        Some(Value::Ushort(value)) => i64::from(value),
+        Some(Value::Int(value)) => i64::from(value),
+        Some(Value::Uint(value)) => i64::from(value),
+        Some(Value::Long(value)) => value,
+        Some(_) => return Err(refused()),
+    };
+    i32::try_from(priority).map_err(|_| refused())
+}

@@ -1,0 +1,225 @@
+//! What does a shard know of one connection? Its protocol state, its buffers, and what each link is bound to.
+//!
+//! All of it is `Send` and refers to nothing in the shard, so that a connection can move: queues are named by shard and id,
+//! and the consumers of a connection that may still move are none.
+//!
+//! Invariants:
+//! - `hold` is set ⇔ received bytes wait in `waiting_input`;
+//! - `unanswered` counts the requests and handoffs other shards owe an answer; a connection moves only at 0;
+//! - a connection moves at most once, before it has its first consumer (`settled_down`).
+
+use corelane_engine::{Acquisition, ConsumerId, Place, QueueId};
+use corelane_protocol::amqp10::{self, LinkId};
+
+use crate::event::Peer;
+use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
+use crate::target::Target;
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: ConnectionId,
+    pub(crate) peer: Peer,
+    pub(crate) protocol: amqp10::Connection,
+    /// Received, not yet parsed: part of a frame, or all that has come while `hold` is set.
+    pub(crate) waiting_input: Vec<u8>,
+    pub(crate) hold: Option<Hold>,
+    /// The driver was told to stop receiving.
+    pub(crate) reading_stopped: bool,
+    /// Empty buffer to go on writing in while the other one is being sent.
+    pub(crate) spare_output: Vec<u8>,
+    /// A flush was asked for; until the driver takes the output no other one is.
+    pub(crate) flush_requested: bool,
+    /// More unsent output than consumers may add to.
+    pub(crate) output_blocked: bool,
+    /// Bytes the driver has taken and not yet sent.
+    pub(crate) sending_bytes: usize,
+    /// On the list of connections to be finished at the end of the turn.
+    pub(crate) touched: bool,
+    /// Bound links by their protocol index.
+    pub(crate) links: Vec<Option<Link>>,
+    pub(crate) attachments: u32,
+    pub(crate) unanswered: u32,
+    pub(crate) settled_down: bool,
+    /// The attach that made the connection move; answered where it arrives.
+    pub(crate) deferred_consumer: Option<LinkId>,
+    /// Deadline of the connection's entry in the shard's timer heap.
+    pub(crate) timer_at: Option<u64>,
+    pub(crate) phase: Phase,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Before the open, or in it.
+    Handshake,
+    Open,
+    /// The last output is on its way; everything that arrives is ignored.
+    Closing,
+}
+
+/// Why received bytes wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Credentials are being checked off the shard.
+    Credentials,
+    /// The connection moves to this shard as soon as nothing is unanswered and its output is sent.
+    Move { to: usize },
+    /// Too many handoffs to this shard are unanswered.
+    Lane { to: usize },
+    /// The peer does not read what we send.
+    Output,
+}
+
+/// What a link of the protocol is bound to.
+#[derive(Debug)]
+pub(crate) enum Link {
+    Producer(Producer),
+    Consumer(Consumer),
+}
+
+/// A link on which we receive messages.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    pub(crate) attachment: u32,
+    pub(crate) route: Route,
+    /// Received and not yet answered by the queue's home.
+    pub(crate) unanswered: u32,
+    /// Stored since credit was last granted.
+    pub(crate) stored: u32,
+    pub(crate) dynamic: Option<QueueAt>,
+    /// The link has ended; answers are still owed.
+    pub(crate) detached: bool,
+}
+
+/// Where the messages of a producer go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// The home has yet to say which queue it is.
+    Resolving,
+    Queue(QueueAt),
+    /// Each message says so itself.
+    Anonymous,
+}
+
+/// A queue, wherever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueAt {
+    pub(crate) shard: usize,
+    pub(crate) queue: QueueId,
+}
+
+/// A link on which we send messages.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) attachment: u32,
+    pub(crate) browse: bool,
+    /// Deliveries are sent settled.
+    pub(crate) presettled: bool,
+    /// The peer has asked for a drain that is not done.
+    pub(crate) draining: bool,
+    pub(crate) default_outcome: Option<corelane_engine::Outcome>,
+    pub(crate) at: ConsumerAt,
+    /// A delivery of which a part is written.
+    pub(crate) partial: Option<Partial>,
+    pub(crate) dynamic: Option<QueueAt>,
+}
+
+/// What an attach asked for that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct PendingConsumer {
+    pub(crate) request: ConsumeRequest,
+    /// The filters to be answered, an encoded map, when they are not all that were asked for.
+    pub(crate) filters_in_force: Option<Vec<u8>>,
+}
+
+/// Where the consumer of a link is.
+#[derive(Debug)]
+pub(crate) enum ConsumerAt {
+    /// Not yet: the connection moves first, or the queue's home has yet to answer.
+    Nowhere(Box<PendingConsumer>),
+    Here(ConsumerId),
+    Elsewhere(Box<Target>),
+}
+
+/// A delivery of which a part is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Partial {
+    pub(crate) place: Place,
+    pub(crate) acquisition: Acquisition,
+    /// Bytes of the message (behind the sections that are made anew) that are written.
+    pub(crate) written: usize,
+}
+
+impl Producer {
+    pub(crate) fn new(attachment: u32) -> Self {
+        let route = Route::Resolving;
+        Producer { attachment, route, unanswered: 0, stored: 0, dynamic: None, detached: false }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(id: ConnectionId, peer: Peer, protocol: amqp10::Connection) -> Self {
+        Connection {
+            id,
+            peer,
+            protocol,
+            waiting_input: Vec::new(),
+            hold: None,
+            reading_stopped: false,
+            spare_output: Vec::new(),
+            flush_requested: false,
+            output_blocked: false,
+            sending_bytes: 0,
+            touched: false,
+            links: Vec::new(),
+            attachments: 0,
+            unanswered: 0,
+            settled_down: false,
+            deferred_consumer: None,
+            timer_at: None,
+            phase: Phase::Handshake,
+        }
+    }
+
+    /// Bytes that the peer has not taken yet.
+    pub(crate) fn unsent_bytes(&mut self) -> usize {
+        self.sending_bytes + self.protocol.output().len()
+    }
+
+    pub(crate) fn bind(&mut self, link: LinkId, bound: Link) {
+        let index = link.0 as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, || None);
+        }
+        self.links[index] = Some(bound);
+    }
+
+    pub(crate) fn unbind(&mut self, link: LinkId) -> Option<Link> {
+        self.links.get_mut(link.0 as usize)?.take()
+    }
+
+    pub(crate) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
+        self.links.get_mut(link.0 as usize)?.as_mut()
+    }
+
+    pub(crate) fn producer_mut(&mut self, link: LinkId) -> Option<&mut Producer> {
+        match self.link_mut(link)? {
+            Link::Producer(producer) => Some(producer),
+            Link::Consumer(_) => None,
+        }
+    }
+
+    pub(crate) fn consumer_mut(&mut self, link: LinkId) -> Option<&mut Consumer> {
+        match self.link_mut(link)? {
+            Link::Consumer(consumer) => Some(consumer),
+            Link::Producer(_) => None,
+        }
+    }
+
+    /// A new attachment's number and the name other shards know the link by.
+    pub(crate) fn link_ref(&mut self, link: LinkId) -> LinkRef {
+        self.attachments = self.attachments.wrapping_add(1);
+        LinkRef { connection: self.id, link, attachment: self.attachments }
+    }
+}

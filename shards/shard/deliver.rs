@@ -1,0 +1,404 @@
+//! How does a message leave? Notified consumers pull one message each, in turn, and it is written to their session.
+//!
+//! The engine decides who is next; here is decided who is *ready*: the link has credit, its session's window is open, the
+//! socket takes what we write. Each change of that is told to the engine by `set_notify_work_desired`, so a consumer that is
+//! notified can be written to.
+//!
+//! A message larger than one burst, or than the session's window, is written in parts; its link is busy until it is whole.
+
+use corelane_engine::{Acquisition, ConsumerId, Desire, Outcome, PauseReason, Place, Pull};
+use corelane_mailbox::Lane;
+use corelane_protocol::amqp10::{LinkId, Outgoing, Progress, SendReadiness, Token};
+
+use crate::Shard;
+use crate::connection::{Connection, ConsumerAt, Link, Partial, Phase};
+use crate::event::ConnectionSlot;
+use crate::limits::{OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TURN_DELIVERIES_MAX};
+use crate::mail::{DeliveryCounts, RemoteDelivery};
+use crate::message::Message;
+
+/// Whose consumer it is, as the engine carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A link of a connection on this shard.
+    Connection { index: u32, link: LinkId },
+    /// A link of a connection on another shard.
+    Target { index: u32 },
+}
+
+impl Owner {
+    const TARGET: u64 = 1 << 63;
+
+    pub(crate) fn pack(self) -> u64 {
+        match self {
+            Owner::Connection { index, link } => (u64::from(index) << 32) | u64::from(link.0),
+            Owner::Target { index } => Self::TARGET | u64::from(index),
+        }
+    }
+
+    pub(crate) fn unpack(packed: u64) -> Owner {
+        if packed & Self::TARGET != 0 {
+            Owner::Target { index: packed as u32 }
+        } else {
+            Owner::Connection { index: (packed >> 32) as u32, link: LinkId(packed as u32) }
+        }
+    }
+}
+
+/// Can a message be written on a link now?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    Ready,
+    Paused(PauseReason),
+}
+
+/// What became of a delivery that was to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    Whole { presettled: bool },
+    Part,
+    /// Larger than the peer takes on this link.
+    TooLarge,
+    /// The link was not ready after all.
+    NotReady,
+}
+
+impl Shard {
+    /// Serves the delivery ring, within the bounds of a turn. True if there is more to do.
+    pub(crate) fn run_deliveries(&mut self, now: u64) -> bool {
+        self.continue_partials(now);
+        let mut bytes = 0;
+        for _ in 0..TURN_DELIVERIES_MAX {
+            let Some(consumer) = self.engine.poll_notified() else { return !self.continuing.is_empty() };
+            bytes += self.serve(now, consumer);
+            if bytes >= TURN_BYTES_MAX {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// One pull of one consumer; returns the bytes delivered.
+    fn serve(&mut self, now: u64, consumer: ConsumerId) -> usize {
+        let delivery = match self.engine.deliver_single_message(now, consumer) {
+            Pull::Delivered(delivery) => delivery,
+            Pull::Nothing => {
+                self.counters.pulls_in_vain += 1;
+                if let Some(owner) = self.engine.owner(consumer) {
+                    self.on_nothing(owner);
+                }
+                return 0;
+            }
+            Pull::Scanning => return 0,
+        };
+        let (place, acquisition) = (delivery.place, delivery.acquisition);
+        let counts = DeliveryCounts {
+            delivery_count: delivery.delivery_count,
+            first_acquirer: delivery.first_acquirer,
+            expires_at: delivery.expires_at,
+        };
+        let size = delivery.message.bytes().len();
+        match Owner::unpack(delivery.owner) {
+            Owner::Connection { index, link } => {
+                let Some((slot, connection)) = self.connections.at(index) else { return 0 };
+                let message = delivery.message;
+                let written = write(&mut self.head, now, connection, link, message, (place, acquisition), counts);
+                self.after_write(now, slot, link, consumer, (place, acquisition), written);
+            }
+            Owner::Target { index } => {
+                let message = delivery.message.copied(&mut self.buffers);
+                self.post_delivery(now, index, consumer, (place, acquisition), counts, message);
+            }
+        }
+        size
+    }
+
+    fn after_write(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkId,
+        consumer: ConsumerId,
+        (place, acquisition): (Place, Acquisition),
+        written: Written,
+    ) {
+        self.counters.deliveries += 1;
+        match written {
+            Written::Whole { presettled: true } => self.settle_written(now, slot, link, consumer, place, acquisition),
+            Written::Whole { presettled: false } => {}
+            Written::Part => self.continuing.push((slot, link)),
+            Written::TooLarge => {
+                let outcome = Outcome::Modified { delivery_failed: false, undeliverable_here: true };
+                self.settle_here(now, consumer, place, acquisition, outcome);
+            }
+            Written::NotReady => self.settle_here(now, consumer, place, acquisition, Outcome::Released),
+        }
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if !connection.output_blocked && connection.unsent_bytes() > OUTPUT_BYTES_MAX {
+            connection.output_blocked = true;
+            self.refresh_consumers(now, slot);
+        } else if readiness_of(connection, link) != Readiness::Ready {
+            self.refresh_consumer(now, slot, link);
+        }
+        self.touch(slot);
+    }
+
+    /// A delivery was sent settled: its entry goes when it is sent, unless a browser looked at it.
+    fn settle_written(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkId,
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.consumer_mut(link).is_some_and(|consumer| !consumer.browse) {
+            self.settle_here(now, consumer, place, acquisition, Outcome::Accepted);
+        }
+    }
+
+    fn post_delivery(
+        &mut self,
+        now: u64,
+        index: u32,
+        consumer: ConsumerId,
+        (place, acquisition): (Place, Acquisition),
+        counts: DeliveryCounts,
+        message: Message,
+    ) {
+        self.targets.note_posted(now, index, place, acquisition, message.bytes().len());
+        let Some(target) = self.targets.at(index) else { return };
+        let (to, link, desire) = (target.shard, target.link, target.desire());
+        let drained = if target.is_exhausted() { target.drained() } else { None };
+        let delivery = RemoteDelivery { link, place, acquisition, counts, posted_at: now, message };
+        self.peers.deliver(&mut self.effects, to, delivery);
+        if desire != Desire::Ready {
+            self.engine.set_notify_work_desired(now, consumer, desire);
+        }
+        if let Some(mail) = drained {
+            self.post(to, Lane::Control, mail);
+        }
+    }
+
+    /// A pull found nothing: if the peer had asked for a drain, it is done.
+    fn on_nothing(&mut self, owner: u64) {
+        match Owner::unpack(owner) {
+            Owner::Connection { index, link } => {
+                if let Some((slot, _)) = self.connections.at(index) {
+                    self.finish_drain(slot, link);
+                }
+            }
+            Owner::Target { index } => {
+                if let Some(target) = self.targets.at(index)
+                    && let Some(mail) = target.drained()
+                {
+                    let to = target.shard;
+                    self.post(to, Lane::Control, mail);
+                }
+            }
+        }
+    }
+
+    /// AMQP 1.0 §2.6.7: uses up the credit that is left and says so.
+    pub(crate) fn finish_drain(&mut self, slot: ConnectionSlot, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if let Some(consumer) = connection.consumer_mut(link)
+            && consumer.draining
+        {
+            consumer.draining = false;
+            connection.protocol.drained(link);
+            self.touch(slot);
+        }
+    }
+
+    /// The peer's flow on a link on which we send.
+    pub(crate) fn on_link_flow(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, drain: bool) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(consumer) = connection.consumer_mut(link) else { return };
+        consumer.draining = drain;
+        match &mut consumer.at {
+            ConsumerAt::Nowhere(_) => {}
+            ConsumerAt::Here(id) => {
+                let id = *id;
+                self.engine.flow_received(id);
+            }
+            ConsumerAt::Elsewhere(target) => target.flow_received(),
+        }
+        self.refresh_consumer(now, slot, link);
+    }
+
+    pub(crate) fn refresh_consumers(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let links = 0..connection.links.len() as u32;
+        for link in links.map(LinkId) {
+            self.refresh_consumer(now, slot, link);
+        }
+    }
+
+    /// Tells whoever keeps the consumer whether its link is ready.
+    pub(crate) fn refresh_consumer(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let readiness = readiness_of(connection, link);
+        let blocked = connection.output_blocked;
+        let credit = connection.protocol.credit(link);
+        let Some(Link::Consumer(consumer)) = connection.link_mut(link) else { return };
+        if consumer.partial.is_some() && !blocked {
+            self.continuing.push((slot, link));
+        }
+        let draining = consumer.draining;
+        match &consumer.at {
+            ConsumerAt::Nowhere(_) => return,
+            ConsumerAt::Here(id) => {
+                let id = *id;
+                let desire = match readiness {
+                    Readiness::Ready => Desire::Ready,
+                    Readiness::Paused(reason) => Desire::Paused(reason),
+                };
+                self.engine.set_notify_work_desired(now, id, desire);
+                if draining && readiness == Readiness::Ready {
+                    self.engine.request_pull(now, id);
+                }
+            }
+            ConsumerAt::Elsewhere(_) => self.target_due(slot, link),
+        }
+        if draining && credit == 0 && readiness == Readiness::Paused(PauseReason::NoCredit) {
+            self.finish_drain(slot, link);
+        }
+    }
+
+    pub(crate) fn readiness(&mut self, slot: ConnectionSlot, link: LinkId) -> Readiness {
+        match self.connections.get_mut(slot) {
+            Some(connection) => readiness_of(connection, link),
+            None => Readiness::Paused(PauseReason::Suspended),
+        }
+    }
+
+    /// Goes on with the deliveries that are written in part.
+    fn continue_partials(&mut self, now: u64) {
+        let due = std::mem::take(&mut self.continuing);
+        for (slot, link) in due {
+            self.continue_partial(now, slot, link);
+        }
+    }
+
+    fn continue_partial(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.output_blocked || connection.phase == Phase::Closing {
+            return;
+        }
+        let Connection { protocol, links, .. } = connection;
+        let Some(Some(Link::Consumer(consumer))) = links.get_mut(link.0 as usize) else { return };
+        let Some(partial) = &mut consumer.partial else { return };
+        let (place, acquisition) = (partial.place, partial.acquisition);
+        let message = match &consumer.at {
+            ConsumerAt::Nowhere(_) => None,
+            ConsumerAt::Here(id) => self.engine.message(*id, place, acquisition),
+            ConsumerAt::Elsewhere(target) => target.partial.as_ref(),
+        };
+        let Some(message) = message else {
+            // The queue has taken the entry back (it was deleted, or its deadline passed): what was sent is void.
+            consumer.partial = None;
+            protocol.abort(link);
+            self.refresh_consumer(now, slot, link);
+            self.touch(slot);
+            return;
+        };
+        match protocol.send_more(link, &message.rest()[partial.written..]) {
+            Progress::Complete { settled, .. } => {
+                consumer.partial = None;
+                self.after_partial(now, slot, link, (place, acquisition), settled);
+            }
+            Progress::Partial { written, .. } => {
+                partial.written += written;
+                if written > 0 {
+                    self.continuing.push((slot, link));
+                }
+            }
+            Progress::TooLarge | Progress::NotReady(_) => consumer.partial = None,
+        }
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if !connection.output_blocked && connection.unsent_bytes() > OUTPUT_BYTES_MAX {
+            connection.output_blocked = true;
+            self.refresh_consumers(now, slot);
+        }
+        self.touch(slot);
+    }
+
+    fn after_partial(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkId,
+        (place, acquisition): (Place, Acquisition),
+        settled: bool,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(consumer) = connection.consumer_mut(link) else { return };
+        match &mut consumer.at {
+            ConsumerAt::Nowhere(_) => {}
+            ConsumerAt::Here(id) => {
+                let id = *id;
+                if settled {
+                    self.settle_written(now, slot, link, id, place, acquisition);
+                }
+            }
+            ConsumerAt::Elsewhere(target) => {
+                if let Some(message) = target.partial.take() {
+                    self.buffers.give(message.into_bytes());
+                }
+                if settled {
+                    self.settle_elsewhere(slot, link, place, acquisition, Outcome::Accepted);
+                }
+            }
+        }
+        self.refresh_consumer(now, slot, link);
+    }
+}
+
+/// Can a message be written on the link now?
+fn readiness_of(connection: &Connection, link: LinkId) -> Readiness {
+    if connection.output_blocked {
+        return Readiness::Paused(PauseReason::Socket);
+    }
+    match connection.protocol.can_send(link) {
+        SendReadiness::Ready => Readiness::Ready,
+        SendReadiness::NoCredit => Readiness::Paused(PauseReason::NoCredit),
+        SendReadiness::NoWindow | SendReadiness::Busy => Readiness::Paused(PauseReason::SessionWindow),
+        SendReadiness::Detached => Readiness::Paused(PauseReason::Suspended),
+    }
+}
+
+/// Writes a delivery to its session, or the first part of it.
+pub(crate) fn write(
+    head: &mut Vec<u8>,
+    now: u64,
+    connection: &mut Connection,
+    link: LinkId,
+    message: &Message,
+    (place, acquisition): (Place, Acquisition),
+    counts: DeliveryCounts,
+) -> Written {
+    let Connection { protocol, links, .. } = connection;
+    let Some(Some(Link::Consumer(consumer))) = links.get_mut(link.0 as usize) else { return Written::NotReady };
+    head.clear();
+    message.encode_head(head, now, counts);
+    let outgoing = Outgoing {
+        token: Token(place.0, u64::from(acquisition.0)),
+        settled: consumer.presettled,
+        message_format: message.format(),
+        head,
+        rest: message.rest(),
+    };
+    match protocol.send(link, &outgoing) {
+        Progress::Complete { settled, .. } => Written::Whole { presettled: settled },
+        Progress::Partial { written, .. } => {
+            let written = written.saturating_sub(head.len());
+            consumer.partial = Some(Partial { place, acquisition, written });
+            Written::Part
+        }
+        Progress::TooLarge => Written::TooLarge,
+        Progress::NotReady(_) => Written::NotReady,
+    }
+}

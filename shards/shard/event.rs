@@ -1,0 +1,44 @@
+//! What comes in: everything a shard can learn from the world.
+//!
+//! The driver turns completions into events and hands them to [`Shard::apply`](crate::Shard::apply) one at a time. Events
+//! borrow received bytes and own nothing else that the ring still uses.
+
+use crate::mail::Mail;
+
+/// A connection's place in its shard. A stale one (the connection ended, the place was given to another) is recognised
+/// by its generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionSlot {
+    /// Place in the shard's table of connections.
+    pub index: u32,
+    /// Raised each time the place is given out.
+    pub generation: u32,
+}
+
+/// The driver's own name for a socket (a descriptor, or an index in a simulated network). A shard only carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Socket(pub u64);
+
+/// What is known of the other end when a connection is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The connection came over the loopback interface.
+    pub loopback: bool,
+}
+
+/// One thing that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A listener accepted a connection. Answered by [`Effect::Register`](crate::Effect::Register).
+    Accepted { socket: Socket, peer: Peer },
+    /// Bytes arrived.
+    Received { connection: ConnectionSlot, bytes: &'a [u8] },
+    /// All of a buffer taken by `take_output` was sent; it comes back for reuse.
+    Flushed { connection: ConnectionSlot, buffer: Vec<u8> },
+    /// The peer closed its side or the socket failed. Answered by [`Effect::Close`](crate::Effect::Close).
+    Lost { connection: ConnectionSlot },
+    /// Mail from another participant (a shard, or the control thread).
+    Mail { from: usize, mail: Mail },
+    /// Close every connection with `amqp:connection:forced` and report [`Effect::Stopped`](crate::Effect::Stopped).
+    Stop,
+}

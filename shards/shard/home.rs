@@ -1,0 +1,39 @@
+//! Where does a queue live? A pure function of virtual host, name and the number of shards: no directory, no look-up.
+//!
+//! The hash is FNV-1a with a final mix. It is part of the layout: every shard of a process, and every process that reads
+//! what another wrote, must agree on it, so it is spelled out here and pinned by a test.
+
+/// The shard that owns the queue.
+pub fn home_shard(virtual_host: &str, queue: &str, shards: usize) -> usize {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in virtual_host.bytes().chain([0]).chain(queue.bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^= hash >> 33;
+    ((u128::from(hash) * shards as u128) >> 64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_function_is_pinned() {
+        let homes: Vec<usize> = (0..16).map(|n| home_shard("/", &format!("q{n}"), 4)).collect();
+        assert_eq!(homes, PINNED);
+        assert_eq!(home_shard("/", "anything", 1), 0);
+    }
+
+    #[test]
+    fn queues_spread_evenly() {
+        let mut counts = [0; 4];
+        for n in 0..4000 {
+            counts[home_shard("/", &format!("orders.{n}"), 4)] += 1;
+        }
+        assert!(counts.iter().all(|&count| (850..1150).contains(&count)), "{counts:?}");
+    }
+
+    const PINNED: [usize; 16] = [0; 16];
+}

@@ -1,0 +1,189 @@
+//! What do received bytes lead to? Parsing, frame by frame, and the dispatch of the protocol's events.
+//!
+//! Bytes are parsed where they were received. What is left (part of a frame, or all that comes while the connection is held)
+//! is copied to the connection's waiting input and parsed from there. A held connection's socket is read no further than
+//! `INPUT_WAITING_BYTES_MAX`.
+
+use corelane_mailbox::Lane;
+use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, SessionId};
+use corelane_wire::amqp10::{Open, SaslCode};
+
+use crate::Shard;
+use crate::connection::{Hold, Link, Phase};
+use crate::effect::Effect;
+use crate::event::ConnectionSlot;
+use crate::limits::INPUT_WAITING_BYTES_MAX;
+use crate::mail::{ConnectionId, Mail, SaslReply, SaslStep};
+use crate::shard::VIRTUAL_HOST;
+
+impl Shard {
+    pub(crate) fn on_received(&mut self, now: u64, slot: ConnectionSlot, bytes: &[u8]) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.phase == Phase::Closing {
+            return;
+        }
+        self.touch(slot);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.hold.is_none() && connection.waiting_input.is_empty() {
+            let rest = self.parse(now, slot, bytes);
+            if let Some(connection) = self.connections.get_mut(slot) {
+                connection.waiting_input.extend_from_slice(rest);
+            }
+        } else {
+            connection.waiting_input.extend_from_slice(bytes);
+            self.parse_waiting(now, slot);
+        }
+        self.bound_input(slot);
+    }
+
+    /// Parses what waits on the connection, and gives the events that a time-out left.
+    pub(crate) fn parse_waiting(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.hold.is_some() {
+            return;
+        }
+        self.touch(slot);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let mut waiting = std::mem::take(&mut connection.waiting_input);
+        let rest = self.parse(now, slot, &waiting).len();
+        if let Some(connection) = self.connections.get_mut(slot) {
+            waiting.drain(..waiting.len() - rest);
+            if waiting.is_empty() && waiting.capacity() > INPUT_WAITING_BYTES_MAX {
+                waiting = Vec::new();
+            }
+            connection.waiting_input = waiting;
+        }
+    }
+
+    /// Parses until more bytes are needed or the connection is held or closed; returns what is left.
+    fn parse<'a>(&mut self, now: u64, slot: ConnectionSlot, bytes: &'a [u8]) -> &'a [u8] {
+        let mut input = bytes;
+        loop {
+            let Some(connection) = self.connections.get_mut(slot) else { return &[] };
+            if connection.phase == Phase::Closing {
+                return &[];
+            }
+            if connection.output_blocked && connection.hold.is_none() {
+                connection.hold = Some(Hold::Output);
+            }
+            if connection.hold.is_some() {
+                return input;
+            }
+            let Some(event) = connection.protocol.receive(now, &mut input) else { return input };
+            self.on_protocol_event(now, slot, event);
+        }
+    }
+
+    fn bound_input(&mut self, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.hold.is_some()
+            && !connection.reading_stopped
+            && connection.waiting_input.len() > INPUT_WAITING_BYTES_MAX
+        {
+            connection.reading_stopped = true;
+            self.effects.push(Effect::Reading { connection: slot, on: false });
+        }
+    }
+
+    fn on_protocol_event(&mut self, now: u64, slot: ConnectionSlot, event: amqp10::Event<'_>) {
+        use amqp10::Event;
+        match event {
+            Event::Message(message) => self.on_message(now, slot, message),
+            Event::Disposition { state, .. } => self.on_disposition(now, slot, state),
+            Event::LinkFlow { link, drain, .. } => self.on_link_flow(now, slot, link, drain),
+            Event::SessionFlow { session } => self.on_session_flow(now, slot, session),
+            Event::Attached { link, attach, .. } => self.on_attached(now, slot, link, &attach),
+            Event::Detached { link, .. } => self.on_detached(now, slot, link),
+            Event::SaslInit { mechanism, initial_response, .. } => {
+                let step = |loopback| SaslStep::Start {
+                    mechanism: mechanism.to_owned(),
+                    initial_response: initial_response.map(<[u8]>::to_vec),
+                    loopback,
+                };
+                self.ask_for_credentials(slot, step);
+            }
+            Event::SaslResponse(response) => {
+                self.ask_for_credentials(slot, |_| SaslStep::Response(response.to_vec()));
+            }
+            Event::Opened(open) => self.on_opened(slot, &open),
+            Event::Closed { .. } => self.close(now, slot),
+            Event::SessionBegun { .. } | Event::Ended { .. } => {}
+            // Events of the client role.
+            Event::AttachConfirmed { .. }
+            | Event::SaslMechanisms(_)
+            | Event::SaslChallenge(_)
+            | Event::SaslOutcome { .. } => {}
+        }
+    }
+
+    fn ask_for_credentials(&mut self, slot: ConnectionSlot, step: impl FnOnce(bool) -> SaslStep) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.hold = Some(Hold::Credentials);
+        let mail = Mail::SaslStep { connection: connection.id, step: step(connection.peer.loopback) };
+        self.post(self.shards, Lane::Control, mail);
+    }
+
+    pub(crate) fn on_sasl_reply(&mut self, now: u64, id: ConnectionId, reply: SaslReply) {
+        let Some(slot) = self.slot_of(id) else {
+            self.counters.mail_dropped += 1;
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.hold != Some(Hold::Credentials) {
+            return;
+        }
+        match reply {
+            SaslReply::Challenge(challenge) => connection.protocol.sasl_challenge(&challenge),
+            SaslReply::Accepted { additional, .. } => connection.protocol.sasl_outcome(SaslCode::Ok, Some(&additional).filter(|data| !data.is_empty()).map(Vec::as_slice)),
+            SaslReply::Refused => connection.protocol.sasl_outcome(SaslCode::Auth, None),
+        }
+        self.touch(slot);
+        self.release_hold(now, slot);
+    }
+
+    /// The peer's open names a virtual host, plainly or as `vhost:name`; a plain name that is none means the default.
+    fn on_opened(&mut self, slot: ConnectionSlot, open: &Open<'_>) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let asked = open.hostname.and_then(|hostname| hostname.strip_prefix("vhost:"));
+        if asked.is_some_and(|name| name != VIRTUAL_HOST) {
+            let description = "no such virtual host: leave out the vhost: prefix, or use vhost:/";
+            connection.protocol.close(Some(ErrorSpec { condition: "amqp:not-found", description }));
+        } else {
+            connection.protocol.accept_open();
+            connection.phase = Phase::Open;
+        }
+    }
+
+    fn on_session_flow(&mut self, now: u64, slot: ConnectionSlot, session: SessionId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let links = 0..connection.links.len() as u32;
+        for link in links.map(LinkId) {
+            let Some(connection) = self.connections.get_mut(slot) else { return };
+            if matches!(connection.link_mut(link), Some(Link::Consumer(_)))
+                && connection.protocol.session_of(link) == Some(session)
+            {
+                self.refresh_consumer(now, slot, link);
+            }
+        }
+    }
+
+    /// The connection has ended, or shall: its links are unbound, its output is sent, its socket closed.
+    pub(crate) fn close(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.phase == Phase::Closing {
+            return;
+        }
+        connection.phase = Phase::Closing;
+        connection.protocol.finish_turn(now);
+        let id = connection.id;
+        let asked_for_credentials = connection.hold == Some(Hold::Credentials);
+        let links = 0..connection.links.len() as u32;
+        for link in links.map(LinkId) {
+            self.unbind(now, slot, link);
+        }
+        if asked_for_credentials {
+            self.post(self.shards, Lane::Control, Mail::SaslStep { connection: id, step: SaslStep::Abandon });
+        }
+        self.effects.push(Effect::Close { connection: slot });
+    }
+}

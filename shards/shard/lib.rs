@@ -1,0 +1,39 @@
+//! What is one core's share of the broker? Connections, queues, and the bridges between them, as one synchronous state.
+//!
+//! [`Shard::apply`] takes events, effects come out; the driver under `src/` does the rest. A message's way through this room:
+//! `incoming` parses it, `publish` puts it into its queue (or hands it off to the queue's home), `deliver` writes it to the
+//! consumer whose turn it is, `settle` hears what became of it. `attach` binds links to queues, `rehome` moves a connection to
+//! its consumers' shard, `target` serves consumers whose connections stay elsewhere.
+//!
+//! Left out: threads, clocks, files and sockets; which frame means what (`protocol`); who is next (`engine`).
+
+mod address;
+mod attach;
+mod buffers;
+mod connection;
+mod connections;
+mod counters;
+mod deliver;
+mod destinations;
+mod effect;
+mod event;
+mod home;
+mod incoming;
+pub mod limits;
+mod mail;
+mod message;
+mod peers;
+mod publish;
+mod rehome;
+mod settle;
+mod shard;
+mod target;
+
+pub use counters::Counters;
+pub use destinations::{DestinationRule, Destinations, PREFETCH_INHERITED, PrefetchRule};
+pub use effect::Effect;
+pub use event::{ConnectionSlot, Event, Peer, Socket};
+pub use home::home_shard;
+pub use mail::{Adopted, ConnectionId, Mail, SaslReply, SaslStep};
+pub use message::Message;
+pub use shard::{SHARDS_STAY, Shard, ShardConfig, Turn};

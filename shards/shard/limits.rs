@@ -1,0 +1,44 @@
+//! Every bound of a shard, and what happens when it is reached.
+
+/// Deliveries in one turn. More wait for the next turn, so that received bytes and mail are never kept waiting by a backlog.
+pub const TURN_DELIVERIES_MAX: usize = 256;
+
+/// Bytes of deliveries in one turn, checked after each delivery.
+pub const TURN_BYTES_MAX: usize = 1 << 20;
+
+/// Unsent output of a connection above which its consumers pause (reason: socket) and its input is not read.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Capacity of an output buffer that a connection keeps when it has nothing to send.
+pub const OUTPUT_KEPT_BYTES_MAX: usize = 4 << 10;
+
+/// Unread input of a connection that waits (for credentials, a move, a lane) above which its socket is not read.
+pub const INPUT_WAITING_BYTES_MAX: usize = 64 << 10;
+
+/// Messages on their way to one shard without an answer. Beyond it the publishing connections are not read further.
+pub const HANDOFF_WINDOW: usize = 4096;
+
+/// Messages in one handoff mail.
+pub const HANDOFF_BATCH_MAX: usize = 64;
+
+/// Deliveries lent to a consumer on another shard that have not been written to its session.
+pub const TARGET_MESSAGES_MAX: u32 = 64;
+
+/// Bytes of deliveries staged for one such consumer above which it is lent no more.
+pub const TARGET_BYTES_MAX: usize = 1 << 20;
+
+/// A shard that has not acknowledged deliveries of a consumer target for so long is taken to be stalled: what it has not
+/// acknowledged goes back to the queue. A delivery older than half of it is returned instead of written.
+pub const RECALL_TIMEOUT_US: u64 = 1_000_000;
+
+/// Link credit a producer is granted; renewed when half of it was stored.
+pub const PRODUCER_CREDIT: u32 = 1000;
+
+/// Addresses an anonymous terminus remembers. When full it forgets all and starts again.
+pub const ANONYMOUS_ROUTES_MAX: usize = 256;
+
+/// Message bytes of one size class that a shard keeps for reuse.
+pub const POOL_CLASS_BYTES_MAX: usize = 8 << 20;
+
+/// Longest queue name, in bytes. A longer one is refused.
+pub const QUEUE_NAME_BYTES_MAX: usize = 1024;

@@ -1,0 +1,225 @@
+//! What shards tell each other. Everything here is owned and `Send`; nothing refers to a shard's memory.
+//!
+//! Two lanes: `Handoff` carries messages ([`Mail::Handoff`], [`Mail::Deliver`]), `Control` everything else and never waits
+//! behind messages. A mail that wants an answer names the connection by its [`ConnectionId`], which outlives a move.
+
+use corelane_engine::{Acquisition, ConsumerId, Origin, Outcome, Place, QueueId};
+use corelane_protocol::amqp10::LinkId;
+
+use crate::connection::Connection;
+use crate::event::Socket;
+use crate::message::Message;
+
+/// A connection's identity: unique in the process, unchanged when it moves to another shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub u64);
+
+/// A link of a connection, as other shards name it. The attachment tells one use of a link's place from the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinkRef {
+    pub connection: ConnectionId,
+    pub link: LinkId,
+    pub attachment: u32,
+}
+
+/// One mail.
+#[derive(Debug)]
+pub enum Mail {
+    /// A connection arrives at the shard that owns its first consumer's queue.
+    Adopt(Box<Adopted>),
+
+    /// To the control thread: a step of a SASL exchange.
+    SaslStep { connection: ConnectionId, step: SaslStep },
+    /// From the control thread: its answer.
+    SaslReply { connection: ConnectionId, reply: SaslReply },
+
+    /// To a queue's home: which queue is this, for a producer? Made on first use unless that is turned off.
+    Resolve { link: LinkRef, queue: Box<str> },
+    /// The home's answer.
+    Resolved { link: LinkRef, result: Result<QueueId, Refusal> },
+    /// To the home: published messages, in order.
+    Handoff(Vec<HandoffMessage>),
+    /// From the home: what became of the messages `first..=last` of a link.
+    Stored(Stored),
+
+    /// To a queue's home: a consumer for a connection that lives elsewhere.
+    Consume { link: LinkRef, request: Box<ConsumeRequest> },
+    /// The home's answer.
+    Consuming { link: LinkRef, result: Result<ConsumerId, Refusal> },
+    /// To the home: how many deliveries the consumer may be sent.
+    Lend { consumer: ConsumerId, loan: Loan },
+    /// To the connection's shard: deliveries, in order.
+    Deliver(Vec<RemoteDelivery>),
+    /// From the home: what the loan asked for is done, after `posted` deliveries since the consumer attached (they may
+    /// still be on their way in the other lane).
+    Lent { link: LinkRef, epoch: u32, posted: u32 },
+    /// To the home: outcomes, and deliveries that come back unwritten.
+    Settle(Vec<Settlement>),
+    /// To the home: the consumer is gone. Everything it holds goes back.
+    CloseConsumer { consumer: ConsumerId, oldest_written: Option<Place> },
+    /// From the home: the queue was deleted, so the consumer's link has to end.
+    ConsumerGone { link: LinkRef },
+
+    /// To a dynamic node's home: its link or connection ended.
+    DeleteQueue { queue: QueueId },
+
+    /// From the control thread: close everything and stop.
+    Stop,
+}
+
+/// A connection on its way, with its socket.
+#[derive(Debug)]
+pub struct Adopted {
+    pub(crate) connection: Connection,
+    pub(crate) socket: Socket,
+}
+
+/// What a client sent in its SASL exchange.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SaslStep {
+    Start { mechanism: String, initial_response: Option<Vec<u8>>, loopback: bool },
+    Response(Vec<u8>),
+    /// The connection ended in the middle of the exchange.
+    Abandon,
+}
+
+/// What the control thread makes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SaslReply {
+    Challenge(Vec<u8>),
+    /// `additional` goes into the outcome frame (SCRAM's server signature).
+    Accepted {
+        user: String,
+        additional: Vec<u8>,
+    },
+    Refused,
+}
+
+/// Why a destination cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    NotFound,
+    ResourceLimit,
+    InvalidFilter,
+}
+
+/// One published message on its way to its queue's home.
+#[derive(Debug)]
+pub struct HandoffMessage {
+    pub link: LinkRef,
+    pub delivery_id: u32,
+    pub settled: bool,
+    pub target: HandoffTarget,
+    pub message: Message,
+}
+
+/// Where to: a queue resolved at attach, or a name from the message's `to` on an anonymous terminus.
+#[derive(Debug)]
+pub enum HandoffTarget {
+    Queue(QueueId),
+    Name(Box<str>),
+}
+
+/// What became of messages that were handed off one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    pub link: LinkRef,
+    pub first: u32,
+    pub last: u32,
+    /// Their producer wants no outcome.
+    pub settled: bool,
+    pub outcome: PublishOutcome,
+}
+
+/// What became of a published message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublishOutcome {
+    Stored,
+    /// There is no such queue, or there is none any more.
+    NoQueue,
+    /// On an anonymous terminus: the message has no usable `to`.
+    NoAddress,
+    /// The queue is full.
+    Full,
+    /// Its sections could not be read.
+    Malformed,
+}
+
+impl PublishOutcome {
+    /// What a producer is told: condition and description.
+    pub(crate) fn error(self) -> (&'static str, &'static str) {
+        match self {
+            PublishOutcome::Stored => ("", ""),
+            PublishOutcome::NoQueue => ("amqp:not-found", "there is no such queue"),
+            PublishOutcome::NoAddress => ("amqp:precondition-failed", "the message's `to` names no queue"),
+            PublishOutcome::Full => ("amqp:resource-limit-exceeded", "the queue is full"),
+            PublishOutcome::Malformed => ("amqp:decode-error", "the message's sections could not be read"),
+        }
+    }
+}
+
+/// What a consumer on another shard wants.
+#[derive(Debug, Clone)]
+pub struct ConsumeRequest {
+    pub queue: Box<str>,
+    pub filter: Option<Box<str>>,
+    pub no_local: Option<Origin>,
+    pub browse: bool,
+    pub priority: i32,
+}
+
+/// How much a consumer's home may send. Counts are deliveries since the consumer attached, as serial numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loan {
+    /// Send up to this one.
+    pub limit: u32,
+    /// Up to here they were written to the session, or returned: what is not is taken back if this shard stalls.
+    pub acknowledged: u32,
+    pub answer: Answer,
+    /// A flow arrived (it arms consumers of a queue with prefetch `none`).
+    pub flow: bool,
+}
+
+/// When the home shall answer a loan with [`Mail::Lent`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Never,
+    /// At once: nothing is sent beyond the limit from here on.
+    Recall {
+        epoch: u32,
+    },
+    /// When the limit is reached or nothing is left.
+    Drain {
+        epoch: u32,
+    },
+}
+
+/// A delivery for a consumer whose connection lives elsewhere.
+#[derive(Debug)]
+pub struct RemoteDelivery {
+    pub link: LinkRef,
+    pub place: Place,
+    pub acquisition: Acquisition,
+    pub counts: DeliveryCounts,
+    pub posted_at: u64,
+    pub message: Message,
+}
+
+/// What the header of a delivery says that the message itself does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeliveryCounts {
+    pub delivery_count: u32,
+    pub first_acquirer: bool,
+    pub expires_at: Option<u64>,
+}
+
+/// An outcome on its way to the queue.
+#[derive(Debug)]
+pub struct Settlement {
+    pub consumer: ConsumerId,
+    pub place: Place,
+    pub acquisition: Acquisition,
+    pub outcome: Outcome,
+    /// To be added to the message's annotations first: an encoded map.
+    pub annotations: Option<Box<[u8]>>,
+}

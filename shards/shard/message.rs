@@ -1,0 +1,250 @@
+//! What is a message, to a queue? Its encoded bytes as they came, and where in them the parts are that a broker reads.
+//!
+//! The bytes behind header and delivery annotations leave as they arrived (AMQP 1.0 §3.2: the bare message is immutable); only
+//! the header is made anew for each delivery. Fields for selectors are read from the encoding when asked for; nothing is built.
+
+use corelane_engine as engine;
+use corelane_engine::selector::{self, Field, HeaderField};
+use corelane_wire::amqp10::{
+    Encode, Header, Map, MessageId, Property, PropertyFields, Raw, Sections, Value, write_message_annotations,
+};
+
+use crate::buffers::Buffers;
+use crate::mail::DeliveryCounts;
+
+/// Priority of a message that states none (AMQP 1.0 §3.2.1).
+const PRIORITY_DEFAULT: u8 = 4;
+
+/// An encoded AMQP 1.0 message.
+#[derive(Debug)]
+pub struct Message {
+    bytes: Vec<u8>,
+    format: u32,
+    /// Where the part that is passed on unchanged begins.
+    onward: u32,
+    /// Where the value of the properties section begins; 0 if there is none.
+    properties: u32,
+    /// Where the map of the application properties begins; 0 if there is none.
+    application_properties: u32,
+    /// Milliseconds; 0 if the header has none.
+    ttl_ms: u32,
+    priority: u8,
+    durable: bool,
+    /// Some of the properties are read by the broker itself (group, expiry).
+    has_group: bool,
+    has_expiry: bool,
+}
+
+impl Message {
+    /// Finds the parts of a complete message; gives the bytes back if they are not one.
+    pub(crate) fn new(bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
+        let read = || {
+            let sections = Sections::scan(&bytes)?;
+            let header = sections.header(&bytes)?;
+            let properties = sections.properties(&bytes)?;
+            let has_group = properties.field(Property::GroupId)?.is_some();
+            let has_expiry = properties.field(Property::AbsoluteExpiryTime)?.is_some();
+            sections.application_properties.map(&bytes)?;
+            Ok::<_, corelane_wire::amqp10::DecodeError>((sections, header, has_group, has_expiry))
+        };
+        let Ok((sections, header, has_group, has_expiry)) = read() else { return Err(bytes) };
+        let value_at = |section: corelane_wire::amqp10::Section| {
+            if section.is_present() { (section.range().end - section.value(&bytes).len()) as u32 } else { 0 }
+        };
+        Ok(Message {
+            format,
+            onward: sections.onward().start as u32,
+            properties: value_at(sections.properties),
+            application_properties: value_at(sections.application_properties),
+            ttl_ms: header.ttl.unwrap_or(0),
+            priority: header.priority,
+            durable: header.durable,
+            has_group,
+            has_expiry,
+            bytes,
+        })
+    }
+
+    /// The whole encoding, as it was received.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    pub(crate) fn copied(&self, buffers: &mut Buffers) -> Self {
+        Message { bytes: buffers.copy(&self.bytes), ..*self }
+    }
+
+    pub(crate) fn format(&self) -> u32 {
+        self.format
+    }
+
+    pub(crate) fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    /// When the producer wants it gone: by its time to live from `now`, or at its expiry time, whichever is first.
+    pub(crate) fn expires_at(&self, now: u64) -> Option<u64> {
+        let by_ttl = (self.ttl_ms > 0).then(|| now + u64::from(self.ttl_ms) * 1000);
+        let at_expiry = match self.has_expiry.then(|| self.property(Property::AbsoluteExpiryTime)) {
+            // AMQP 1.0 §3.2.4; JMS clients send 0 for never.
+            Some(Value::Timestamp(at)) if at > 0 => Some((at as u64).saturating_mul(1000)),
+            Some(_) | None => None,
+        };
+        by_ttl.into_iter().chain(at_expiry).min()
+    }
+
+    /// The address in the message's properties.
+    pub(crate) fn to(&self) -> Option<&str> {
+        self.property(Property::To).as_str()
+    }
+
+    /// The header of a delivery; nothing if it would say nothing but defaults.
+    pub(crate) fn encode_head(&self, head: &mut Vec<u8>, now: u64, counts: DeliveryCounts) {
+        let remaining_ms = |at: u64| u32::try_from(at.saturating_sub(now).div_ceil(1000)).unwrap_or(u32::MAX);
+        let header = Header {
+            durable: self.durable,
+            priority: self.priority,
+            ttl: counts.expires_at.map(remaining_ms),
+            first_acquirer: counts.first_acquirer,
+            delivery_count: counts.delivery_count,
+        };
+        if header != Header::default() {
+            header.encode(head);
+        }
+    }
+
+    /// The part that every delivery passes on unchanged.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes[self.onward as usize..]
+    }
+
+    /// AMQP 1.0 §3.4.5: adds annotations; those of the same name are replaced.
+    pub(crate) fn annotate(&mut self, added: Map<'_>) {
+        let mut bytes = Vec::with_capacity(self.bytes.len() + added.elements().len() + 16);
+        bytes.extend_from_slice(&self.bytes[..self.onward as usize]);
+        let Ok(sections) = Sections::scan(&self.bytes) else { return };
+        let Ok(old) = sections.message_annotations.map(&self.bytes) else { return };
+        let kept = old.iter().flatten().filter(|(key, _)| !has_key(added, key));
+        let pairs = kept.chain(added.iter().flatten());
+        let pairs: Vec<_> = pairs.filter_map(|(key, value)| Some((key.as_str()?, value))).collect();
+        write_message_annotations(&mut bytes, &pairs);
+        let after = self.onward as usize + sections.message_annotations.range().len();
+        bytes.extend_from_slice(&self.bytes[after..]);
+        if let Ok(mut annotated) = Message::new(bytes, self.format) {
+            annotated.onward = self.onward;
+            *self = annotated;
+        }
+    }
+
+    fn property(&self, property: Property) -> Value<'_> {
+        if self.properties == 0 {
+            return Value::Null;
+        }
+        let fields = PropertyFields::new(&self.bytes[self.properties as usize..]);
+        fields.and_then(|fields| fields.field(property)).ok().flatten().unwrap_or(Value::Null)
+    }
+
+    fn application_property(&self, name: &str) -> Value<'_> {
+        if self.application_properties == 0 {
+            return Value::Null;
+        }
+        let mut reader = corelane_wire::amqp10::Reader::new(&self.bytes[self.application_properties as usize..]);
+        let map = match Raw::read(&mut reader).and_then(|raw| Map::decode(raw.bytes())) {
+            Ok(map) => map,
+            Err(_) => return Value::Null,
+        };
+        map.find(name).ok().flatten().unwrap_or(Value::Null)
+    }
+}
+
+fn has_key(map: Map<'_>, key: &Value<'_>) -> bool {
+    map.iter().flatten().any(|(other, _)| other == *key)
+}
+
+impl engine::Message for Message {
+    fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn group(&self) -> Option<&str> {
+        if !self.has_group {
+            return None;
+        }
+        self.property(Property::GroupId).as_str().filter(|group| !group.is_empty())
+    }
+
+    fn field(&self, field: &Field) -> selector::Value<'_> {
+        match field {
+            Field::Property(name) => for_selector(self.application_property(name)),
+            Field::Header(field) => self.header_field(*field),
+        }
+    }
+}
+
+impl Message {
+    /// The JMS headers, as the AMQP JMS mapping has them (version 1.0, §3.2).
+    fn header_field(&self, field: HeaderField) -> selector::Value<'_> {
+        match field {
+            HeaderField::Destination => for_selector(self.property(Property::To)),
+            HeaderField::DeliveryMode => {
+                selector::Value::String(if self.durable { "PERSISTENT" } else { "NON_PERSISTENT" })
+            }
+            HeaderField::Priority => selector::Value::Int(i64::from(self.priority)),
+            HeaderField::MessageId => for_selector(self.property(Property::MessageId)),
+            HeaderField::Timestamp => for_selector(self.property(Property::CreationTime)),
+            HeaderField::CorrelationId => for_selector(self.property(Property::CorrelationId)),
+            HeaderField::Type => for_selector(self.property(Property::Subject)),
+            HeaderField::ReplyTo => for_selector(self.property(Property::ReplyTo)),
+            HeaderField::Expiration => match self.property(Property::AbsoluteExpiryTime) {
+                Value::Timestamp(at) => selector::Value::Int(at),
+                _ => selector::Value::Int(0),
+            },
+            // No delayed delivery yet: a message is delivered when it was sent.
+            HeaderField::DeliveryTime => for_selector(self.property(Property::CreationTime)),
+            // The engine answers for these two: they change when a message comes back.
+            HeaderField::Redelivered | HeaderField::DeliveryCount => selector::Value::Null,
+            HeaderField::GroupId => for_selector(self.property(Property::GroupId)),
+            HeaderField::GroupSequence => for_selector(self.property(Property::GroupSequence)),
+            HeaderField::UserId => match self.property(Property::UserId) {
+                Value::Binary(user) => match std::str::from_utf8(user) {
+                    Ok(user) => selector::Value::String(user),
+                    Err(_) => selector::Value::Opaque,
+                },
+                _ => selector::Value::Null,
+            },
+        }
+    }
+}
+
+/// An AMQP value as a selector sees it.
+fn for_selector(value: Value<'_>) -> selector::Value<'_> {
+    match value {
+        Value::Null => selector::Value::Null,
+        Value::Boolean(value) => selector::Value::Bool(value),
+        Value::Ubyte(value) => selector::Value::Int(i64::from(value)),
+        Value::Ushort(value) => selector::Value::Int(i64::from(value)),
+        Value::Uint(value) => selector::Value::Int(i64::from(value)),
+        Value::Ulong(value) => selector::Value::Unsigned(value),
+        Value::Byte(value) => selector::Value::Int(i64::from(value)),
+        Value::Short(value) => selector::Value::Int(i64::from(value)),
+        Value::Int(value) => selector::Value::Int(i64::from(value)),
+        Value::Long(value) | Value::Timestamp(value) => selector::Value::Int(value),
+        Value::Float(value) => selector::Value::Float(f64::from(value)),
+        Value::Double(value) => selector::Value::Float(value),
+        Value::String(value) | Value::Symbol(value) => selector::Value::String(value),
+        Value::Decimal32(_)
+        | Value::Decimal64(_)
+        | Value::Decimal128(_)
+        | Value::Char(_)
+        | Value::Uuid(_)
+        | Value::Binary(_)
+        | Value::List(_)
+        | Value::Map(_)
+        | Value::Array(_)
+        | Value::Described(_) => selector::Value::Opaque,
+    }
+}

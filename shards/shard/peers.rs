@@ -1,0 +1,158 @@
+//! What is on its way to each other shard, and how much may be?
+//!
+//! Messages, deliveries and settlements gather per target shard during a turn and leave as one mail each. Handoffs are sent
+//! against a window: at most [`HANDOFF_WINDOW`] of them to one shard are unanswered; beyond it the publishing connections are
+//! held and served again in the order in which they came to a stop. Control mail keeps its order with the settlements before it.
+
+use std::collections::VecDeque;
+
+use corelane_mailbox::Lane;
+
+use crate::effect::Effect;
+use crate::event::ConnectionSlot;
+use crate::limits::{HANDOFF_BATCH_MAX, HANDOFF_WINDOW};
+use crate::mail::{HandoffMessage, Mail, RemoteDelivery, Settlement};
+
+/// Vectors of each kind kept for reuse.
+const SPARE_MAX: usize = 64;
+
+/// The other shards.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    peers: Vec<PeerShard>,
+    /// Peers with something gathered, each once.
+    gathered: Vec<usize>,
+    spare_handoffs: Vec<Vec<HandoffMessage>>,
+    spare_deliveries: Vec<Vec<RemoteDelivery>>,
+    spare_settlements: Vec<Vec<Settlement>>,
+}
+
+#[derive(Debug, Default)]
+struct PeerShard {
+    unanswered: usize,
+    held: VecDeque<ConnectionSlot>,
+    handoffs: Vec<HandoffMessage>,
+    deliveries: Vec<RemoteDelivery>,
+    settlements: Vec<Settlement>,
+    is_gathered: bool,
+}
+
+impl Peers {
+    pub(crate) fn new(shards: usize) -> Self {
+        Peers {
+            peers: (0..shards).map(|_| PeerShard::default()).collect(),
+            gathered: Vec::new(),
+            spare_handoffs: Vec::new(),
+            spare_deliveries: Vec::new(),
+            spare_settlements: Vec::new(),
+        }
+    }
+
+    pub(crate) fn has_room(&self, to: usize) -> bool {
+        self.peers[to].unanswered < HANDOFF_WINDOW
+    }
+
+    pub(crate) fn hand_off(&mut self, effects: &mut Vec<Effect>, to: usize, message: HandoffMessage) {
+        let peer = &mut self.peers[to];
+        peer.unanswered += 1;
+        peer.handoffs.push(message);
+        let full = peer.handoffs.len() >= HANDOFF_BATCH_MAX;
+        self.gathered(to);
+        if full {
+            self.post_messages(effects, to);
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, effects: &mut Vec<Effect>, to: usize, delivery: RemoteDelivery) {
+        self.peers[to].deliveries.push(delivery);
+        let full = self.peers[to].deliveries.len() >= HANDOFF_BATCH_MAX;
+        self.gathered(to);
+        if full {
+            self.post_messages(effects, to);
+        }
+    }
+
+    pub(crate) fn settle(&mut self, to: usize, settlement: Settlement) {
+        self.peers[to].settlements.push(settlement);
+        self.gathered(to);
+    }
+
+    /// Control mail that must not overtake the settlements before it.
+    pub(crate) fn control(&mut self, effects: &mut Vec<Effect>, to: usize, mail: Mail) {
+        self.post_settlements(effects, to);
+        effects.push(Effect::Post { to, lane: Lane::Control, mail });
+    }
+
+    /// Posts all that has gathered.
+    pub(crate) fn post_batches(&mut self, effects: &mut Vec<Effect>) {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        for to in gathered.drain(..) {
+            self.peers[to].is_gathered = false;
+            self.post_settlements(effects, to);
+            self.post_messages(effects, to);
+        }
+        self.gathered = gathered;
+    }
+
+    /// `count` handoffs were answered.
+    pub(crate) fn answered(&mut self, to: usize, count: usize) {
+        let peer = &mut self.peers[to];
+        peer.unanswered = peer.unanswered.saturating_sub(count);
+    }
+
+    pub(crate) fn hold(&mut self, to: usize, connection: ConnectionSlot) {
+        self.peers[to].held.push_back(connection);
+    }
+
+    /// The next held connection, while there is room.
+    pub(crate) fn next_held(&mut self, to: usize) -> Option<ConnectionSlot> {
+        if self.has_room(to) { self.peers[to].held.pop_front() } else { None }
+    }
+
+    pub(crate) fn reuse_handoffs(&mut self, emptied: Vec<HandoffMessage>) {
+        keep(&mut self.spare_handoffs, emptied);
+    }
+
+    pub(crate) fn reuse_deliveries(&mut self, emptied: Vec<RemoteDelivery>) {
+        keep(&mut self.spare_deliveries, emptied);
+    }
+
+    pub(crate) fn reuse_settlements(&mut self, emptied: Vec<Settlement>) {
+        keep(&mut self.spare_settlements, emptied);
+    }
+
+    fn gathered(&mut self, to: usize) {
+        if !self.peers[to].is_gathered {
+            self.peers[to].is_gathered = true;
+            self.gathered.push(to);
+        }
+    }
+
+    fn post_settlements(&mut self, effects: &mut Vec<Effect>, to: usize) {
+        if !self.peers[to].settlements.is_empty() {
+            let fresh = self.spare_settlements.pop().unwrap_or_default();
+            let full = std::mem::replace(&mut self.peers[to].settlements, fresh);
+            effects.push(Effect::Post { to, lane: Lane::Control, mail: Mail::Settle(full) });
+        }
+    }
+
+    fn post_messages(&mut self, effects: &mut Vec<Effect>, to: usize) {
+        if !self.peers[to].handoffs.is_empty() {
+            let fresh = self.spare_handoffs.pop().unwrap_or_default();
+            let full = std::mem::replace(&mut self.peers[to].handoffs, fresh);
+            effects.push(Effect::Post { to, lane: Lane::Handoff, mail: Mail::Handoff(full) });
+        }
+        if !self.peers[to].deliveries.is_empty() {
+            let fresh = self.spare_deliveries.pop().unwrap_or_default();
+            let full = std::mem::replace(&mut self.peers[to].deliveries, fresh);
+            effects.push(Effect::Post { to, lane: Lane::Handoff, mail: Mail::Deliver(full) });
+        }
+    }
+}
+
+fn keep<T>(spare: &mut Vec<Vec<T>>, emptied: Vec<T>) {
+    debug_assert!(emptied.is_empty());
+    if spare.len() < SPARE_MAX {
+        spare.push(emptied);
+    }
+}

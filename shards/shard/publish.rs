@@ -1,0 +1,238 @@
+//! How does a received message get into its queue, here or on another shard, and what does its producer hear?
+//!
+//! The message is copied once, out of the receive buffer into a vector of the pool, and moves from then on. A queue that
+//! lives elsewhere gets it by handoff; its home answers ranges of deliveries. Credit is renewed when messages are stored, not
+//! when they are received: `granted + unanswered ≤ PRODUCER_CREDIT`.
+
+use corelane_engine::{EnqueueRefusal, Origin, Publication, QueueId};
+use corelane_mailbox::Lane;
+use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, Payload};
+use corelane_wire::amqp10::{DeliveryState, Error};
+
+use crate::Shard;
+use crate::address::Address;
+use crate::connection::{Connection, Hold, QueueAt, Route};
+use crate::event::ConnectionSlot;
+use crate::home::home_shard;
+use crate::limits::PRODUCER_CREDIT;
+use crate::mail::{HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored};
+use crate::message::Message;
+use crate::shard::VIRTUAL_HOST;
+
+/// Where a message of an anonymous terminus goes.
+enum Destination {
+    Queue(QueueAt),
+    /// To this shard, which knows the name or makes the queue.
+    Named(usize, Box<str>),
+    Nowhere(PublishOutcome),
+}
+
+impl Shard {
+    pub(crate) fn on_message(&mut self, now: u64, slot: ConnectionSlot, received: amqp10::Message<'_>) {
+        self.counters.messages_received += 1;
+        let amqp10::Message { link, delivery_id, settled, payload, message_format, .. } = received;
+        let bytes = match payload {
+            Payload::Slice(bytes) => self.buffers.copy(bytes),
+            Payload::Assembled(bytes) => bytes,
+        };
+        let message = match Message::new(bytes, message_format) {
+            Ok(message) => message,
+            Err(bytes) => {
+                self.buffers.give(bytes);
+                self.counters.messages_malformed += 1;
+                self.answer(slot, link, delivery_id, settled, PublishOutcome::Malformed);
+                return;
+            }
+        };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let id = connection.id;
+        let Some(producer) = connection.producer_mut(link) else {
+            self.buffers.give(message.into_bytes());
+            return;
+        };
+        let attachment = producer.attachment;
+        let destination = match producer.route {
+            Route::Queue(at) => Destination::Queue(at),
+            Route::Anonymous => self.destination_of(&message),
+            Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
+        };
+        let (to, target) = match destination {
+            Destination::Queue(at) if at.shard == self.index => {
+                let outcome = self.store(now, at.queue, Origin(id.0), message);
+                self.answer(slot, link, delivery_id, settled, outcome);
+                return;
+            }
+            Destination::Nowhere(outcome) => {
+                self.buffers.give(message.into_bytes());
+                self.answer(slot, link, delivery_id, settled, outcome);
+                return;
+            }
+            Destination::Queue(at) => (at.shard, HandoffTarget::Queue(at.queue)),
+            Destination::Named(shard, name) => (shard, HandoffTarget::Name(name)),
+        };
+        let link_ref = LinkRef { connection: id, link, attachment };
+        self.hand_off(slot, to, HandoffMessage { link: link_ref, delivery_id, settled, target, message });
+    }
+
+    fn hand_off(&mut self, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.unanswered += 1;
+        if let Some(producer) = connection.producer_mut(message.link.link) {
+            producer.unanswered += 1;
+        }
+        self.counters.handoffs += 1;
+        self.peers.hand_off(&mut self.effects, to, message);
+        if !self.peers.has_room(to) && connection.hold.is_none() {
+            connection.hold = Some(Hold::Lane { to });
+            self.peers.hold(to, slot);
+        }
+    }
+
+    /// Where the `to` of a message leads.
+    fn destination_of(&mut self, message: &Message) -> Destination {
+        let name = match message.to().map(Address::parse) {
+            Some(Address::Queue(name)) => name,
+            Some(Address::Unsupported | Address::Invalid) => return Destination::Nowhere(PublishOutcome::NoQueue),
+            None => return Destination::Nowhere(PublishOutcome::NoAddress),
+        };
+        let home = home_shard(VIRTUAL_HOST, &name, self.shards);
+        if home != self.index {
+            return Destination::Named(home, name.into());
+        }
+        match self.find_or_create(&name) {
+            Ok(queue) => Destination::Queue(QueueAt { shard: home, queue }),
+            Err(_) => Destination::Nowhere(PublishOutcome::NoQueue),
+        }
+    }
+
+    /// Puts a message into a queue of this shard.
+    fn store(&mut self, now: u64, queue: QueueId, origin: Origin, message: Message) -> PublishOutcome {
+        let priority = message.priority();
+        let expires_at = message.expires_at(now);
+        let publication = Publication { message, priority, expires_at, held_until: None, origin };
+        match self.engine.enqueue(now, queue, publication) {
+            Ok(_) => PublishOutcome::Stored,
+            Err((message, refusal)) => {
+                self.buffers.give(message.into_bytes());
+                match refusal {
+                    EnqueueRefusal::QueueGone => PublishOutcome::NoQueue,
+                    EnqueueRefusal::MessagesFull | EnqueueRefusal::BytesFull | EnqueueRefusal::ShardFull => {
+                        PublishOutcome::Full
+                    }
+                }
+            }
+        }
+    }
+
+    /// Messages from another shard arrive at their queues' home.
+    pub(crate) fn on_handoff(&mut self, now: u64, from: usize, mut messages: Vec<HandoffMessage>) {
+        let mut run: Option<Stored> = None;
+        for handoff in messages.drain(..) {
+            let HandoffMessage { link, delivery_id, settled, target, message } = handoff;
+            let queue = match target {
+                HandoffTarget::Queue(queue) => Ok(queue),
+                HandoffTarget::Name(name) => self.find_or_create(&name),
+            };
+            let outcome = match queue {
+                Ok(queue) => self.store(now, queue, Origin(link.connection.0), message),
+                Err(refusal) => {
+                    self.buffers.give(message.into_bytes());
+                    match refusal {
+                        Refusal::NotFound | Refusal::InvalidFilter => PublishOutcome::NoQueue,
+                        Refusal::ResourceLimit => PublishOutcome::Full,
+                    }
+                }
+            };
+            let stored = Stored { link, first: delivery_id, last: delivery_id, settled, outcome };
+            match &mut run {
+                Some(run) if run.last.wrapping_add(1) == delivery_id && run.is_alike(&stored) => run.last = delivery_id,
+                Some(_) | None => self.post_stored(from, run.replace(stored)),
+            }
+        }
+        self.post_stored(from, run);
+        self.peers.reuse_handoffs(messages);
+    }
+
+    fn post_stored(&mut self, to: usize, run: Option<Stored>) {
+        if let Some(stored) = run {
+            self.post(to, Lane::Control, Mail::Stored(stored));
+        }
+    }
+
+    /// The home's answer to messages that were handed off.
+    pub(crate) fn on_stored(&mut self, now: u64, from: usize, stored: &Stored) {
+        let Stored { link, first, last, .. } = *stored;
+        let count = last.wrapping_sub(first) as usize + 1;
+        self.peers.answered(from, count);
+        match self.slot_of(link.connection) {
+            Some(slot) => {
+                for delivery_id in (0..count as u32).map(|n| first.wrapping_add(n)) {
+                    self.on_handoff_answered(slot, stored, delivery_id);
+                }
+                self.release_detached(slot, link.link);
+            }
+            None => self.counters.mail_dropped += 1,
+        }
+        while let Some(held) = self.peers.next_held(from) {
+            self.advance(now, held);
+        }
+    }
+
+    fn on_handoff_answered(&mut self, slot: ConnectionSlot, stored: &Stored, delivery_id: u32) {
+        let Stored { link, settled, outcome, .. } = *stored;
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.unanswered = connection.unanswered.saturating_sub(1);
+        let Some(producer) = connection.producer_mut(link.link) else { return };
+        if producer.attachment == link.attachment {
+            producer.unanswered = producer.unanswered.saturating_sub(1);
+            self.answer(slot, link.link, delivery_id, settled, outcome);
+        }
+    }
+
+    /// Tells a producer what became of its message.
+    fn answer(&mut self, slot: ConnectionSlot, link: LinkId, delivery_id: u32, settled: bool, outcome: PublishOutcome) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if outcome != PublishOutcome::Stored {
+            self.counters.messages_unroutable += u64::from(outcome != PublishOutcome::Malformed);
+            if settled {
+                // AMQP 1.0 anonymous terminus §2.2.2: what cannot be said by an outcome ends the link.
+                let (condition, description) = outcome.error();
+                connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));
+                self.touch(slot);
+                return;
+            }
+        }
+        if !settled {
+            let state = match outcome {
+                PublishOutcome::Stored => DeliveryState::Accepted,
+                PublishOutcome::NoQueue
+                | PublishOutcome::NoAddress
+                | PublishOutcome::Full
+                | PublishOutcome::Malformed => {
+                    let (condition, description) = outcome.error();
+                    DeliveryState::Rejected { error: Some(Error::new(condition, description)) }
+                }
+            };
+            connection.protocol.settle(link, delivery_id, &state);
+        }
+        renew_credit(connection, link);
+        self.touch(slot);
+    }
+}
+
+/// Grants a producer credit again when half of it was used and stored.
+fn renew_credit(connection: &mut Connection, link: LinkId) {
+    let Some(producer) = connection.producer_mut(link) else { return };
+    producer.stored += 1;
+    if producer.stored >= PRODUCER_CREDIT / 2 && !producer.detached {
+        producer.stored = 0;
+        let credit = PRODUCER_CREDIT - producer.unanswered.min(PRODUCER_CREDIT);
+        connection.protocol.grant_credit(link, credit, false);
+    }
+}
+
+impl Stored {
+    fn is_alike(&self, other: &Stored) -> bool {
+        (self.link, self.settled, self.outcome) == (other.link, other.settled, other.outcome)
+    }
+}

@@ -1,0 +1,184 @@
+//! What becomes of a delivery when its consumer has spoken, and of a link's deliveries when it ends?
+//!
+//! An outcome goes to the queue that holds the entry, here or by mail. A delivery that is settled without an outcome has its
+//! source's default outcome, or is released: the peer did not say that it was processed (AMQP 1.0 §3.5.3).
+
+use corelane_engine::{self as engine, Acquisition, ConsumerId, Place, QueueId, Settled};
+use corelane_mailbox::Lane;
+use corelane_protocol::amqp10::{ErrorSpec, LinkId};
+use corelane_wire::amqp10::{DeliveryState, Encode, Map, Outcome};
+
+use crate::Shard;
+use crate::connection::{ConsumerAt, Link};
+use crate::deliver::Owner;
+use crate::event::ConnectionSlot;
+use crate::mail::{LinkRef, Mail, Settlement};
+
+impl Shard {
+    pub(crate) fn on_disposition(&mut self, now: u64, slot: ConnectionSlot, state: Option<DeliveryState<'_>>) {
+        let stated = state.and_then(|state| match state {
+            DeliveryState::Transactional { outcome, .. } => outcome,
+            _ => state.outcome(),
+        });
+        let annotations = match stated {
+            Some(Outcome::Modified(modified)) => modified.message_annotations,
+            _ => None,
+        };
+        let stated = stated.as_ref().and_then(engine_outcome);
+        loop {
+            let Some(connection) = self.connections.get_mut(slot) else { return };
+            let Some(disposed) = connection.protocol.poll_outcome() else { return };
+            if !disposed.settled {
+                // Provisional, in a transaction; there are none.
+                continue;
+            }
+            let Some(consumer) = connection.consumer_mut(disposed.link) else { continue };
+            let outcome = stated.or(consumer.default_outcome).unwrap_or(engine::Outcome::Released);
+            let place = Place(disposed.token.0);
+            let acquisition = Acquisition(disposed.token.1 as u32);
+            match &consumer.at {
+                ConsumerAt::Here(_) | ConsumerAt::Elsewhere(_) if consumer.browse => {}
+                ConsumerAt::Nowhere(_) => {}
+                ConsumerAt::Here(id) => {
+                    let id = *id;
+                    if let Some(annotations) = annotations {
+                        self.annotate(id, place, acquisition, annotations);
+                    }
+                    self.settle_here(now, id, place, acquisition, outcome);
+                }
+                ConsumerAt::Elsewhere(target) => {
+                    let (home, consumer) = (target.home, target.consumer);
+                    let annotations = annotations.map(encoded);
+                    let settlement = Settlement { consumer, place, acquisition, outcome, annotations };
+                    self.peers.settle(home, settlement);
+                }
+            }
+        }
+    }
+
+    /// Tells the queue of this shard.
+    pub(crate) fn settle_here(
+        &mut self,
+        now: u64,
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+        outcome: engine::Outcome,
+    ) {
+        match self.engine.settle(now, consumer, place, acquisition, outcome) {
+            Settled::Done => {}
+            Settled::Late => self.counters.settlements_late += 1,
+        }
+    }
+
+    /// AMQP 1.0 §3.4.5: the annotations of a modified outcome are added to the message's.
+    pub(crate) fn annotate(&mut self, consumer: ConsumerId, place: Place, acquisition: Acquisition, map: Map<'_>) {
+        if let Some(message) = self.engine.message_mut(consumer, place, acquisition) {
+            message.annotate(map);
+        }
+    }
+
+    pub(crate) fn on_detached(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
+        self.unbind(now, slot, link);
+        self.touch(slot);
+    }
+
+    /// A link has ended: its consumer is closed; a producer stays until all its messages are answered.
+    pub(crate) fn unbind(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        match connection.link_mut(link) {
+            None => {}
+            Some(Link::Producer(producer)) => {
+                producer.detached = true;
+                let dynamic = producer.dynamic.take();
+                self.release_detached(slot, link);
+                if let Some(at) = dynamic {
+                    self.delete_dynamic(now, at);
+                }
+            }
+            Some(Link::Consumer(_)) => {
+                let Some(Link::Consumer(consumer)) = connection.unbind(link) else { return };
+                match consumer.at {
+                    ConsumerAt::Nowhere(_) => {}
+                    ConsumerAt::Here(id) => self.engine.close_consumer(now, id, None),
+                    ConsumerAt::Elsewhere(target) => {
+                        let mail = Mail::CloseConsumer { consumer: target.consumer, oldest_written: None };
+                        self.peers.control(&mut self.effects, target.home, mail);
+                    }
+                }
+                if let Some(at) = consumer.dynamic {
+                    self.delete_dynamic(now, at);
+                }
+            }
+        }
+    }
+
+    /// Forgets a detached producer to which nothing is owed any more.
+    pub(crate) fn release_detached(&mut self, slot: ConnectionSlot, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if let Some(producer) = connection.producer_mut(link)
+            && producer.detached
+            && producer.unanswered == 0
+        {
+            connection.unbind(link);
+        }
+    }
+
+    /// Deletes a queue of this shard; the links of its consumers end with `amqp:resource-deleted`.
+    pub(crate) fn delete_queue(&mut self, now: u64, queue: QueueId) {
+        if let Some(name) = self.queue_names.remove(&queue) {
+            self.queues.remove(&name);
+        }
+        for owner in self.engine.delete_queue(now, queue) {
+            match Owner::unpack(owner) {
+                Owner::Connection { index, link } => {
+                    if let Some((slot, _)) = self.connections.at(index) {
+                        self.end_deleted(slot, link);
+                    }
+                }
+                Owner::Target { index } => {
+                    if let Some(target) = self.targets.at(index) {
+                        let (shard, link, consumer) = (target.shard, target.link, target.consumer);
+                        self.targets.remove(consumer);
+                        self.post(shard, Lane::Control, Mail::ConsumerGone { link });
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn on_consumer_gone(&mut self, link: LinkRef) {
+        if let Some((slot, link)) = self.target_link(link) {
+            self.end_deleted(slot, link);
+        }
+    }
+
+    fn end_deleted(&mut self, slot: ConnectionSlot, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        // The consumer went with its queue.
+        connection.unbind(link);
+        let error = ErrorSpec { condition: "amqp:resource-deleted", description: "the queue was deleted" };
+        connection.protocol.detach(link, true, Some(error));
+        self.touch(slot);
+    }
+}
+
+/// An outcome as the engine knows it; `None` for one that only transactions have.
+pub(crate) fn engine_outcome(outcome: &Outcome<'_>) -> Option<engine::Outcome> {
+    match outcome {
+        Outcome::Accepted => Some(engine::Outcome::Accepted),
+        Outcome::Rejected { .. } => Some(engine::Outcome::Rejected),
+        Outcome::Released => Some(engine::Outcome::Released),
+        Outcome::Modified(modified) => Some(engine::Outcome::Modified {
+            delivery_failed: modified.delivery_failed,
+            undeliverable_here: modified.undeliverable_here,
+        }),
+        Outcome::Declared { .. } => None,
+    }
+}
+
+fn encoded(map: Map<'_>) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(map.elements().len() + 9);
+    map.encode(&mut bytes);
+    bytes.into()
+}

@@ -1,0 +1,387 @@
+//! One core's whole state, and the one place where it changes: [`Shard::apply`].
+//!
+//! A turn of the driver is: apply what has happened, [`finish_turn`](Shard::finish_turn), carry out the effects. Nothing in
+//! here blocks, asks for the time or touches a socket, so the same shard runs under the io_uring driver and under a test.
+//!
+//! Invariants:
+//! - a shard is `!Send`: it is built on its thread and stays there;
+//! - every change of state happens inside `apply` or `finish_turn`;
+//! - a connection that was changed is on the list `touched` until the turn is finished.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use corelane_engine::{Engine, Limits, QueueId};
+use corelane_mailbox::Lane;
+use corelane_protocol::amqp10::{self, ErrorSpec, LinkId};
+use hashbrown::HashMap;
+
+use crate::buffers::Buffers;
+use crate::connection::{Connection, Hold, Phase};
+use crate::connections::Connections;
+use crate::counters::Counters;
+use crate::destinations::Destinations;
+use crate::effect::Effect;
+use crate::event::{ConnectionSlot, Event, Peer, Socket};
+use crate::limits::{OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES_MAX};
+use crate::mail::{ConnectionId, Mail};
+use crate::message::Message;
+use crate::peers::Peers;
+use crate::target::HomeTargets;
+
+/// The virtual host of every queue so far.
+pub(crate) const VIRTUAL_HOST: &str = "/";
+
+/// What a shard is told when it is built.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// This shard: `index < shards`.
+    pub index: usize,
+    /// How many shards the process has. The control thread is participant number `shards`.
+    pub shards: usize,
+    /// Tells this run of the process from others; part of the names of dynamic nodes.
+    pub boot: u64,
+    /// What connections over the loopback interface are offered and held to.
+    pub loopback: Arc<amqp10::Config>,
+    /// The same for connections from anywhere else.
+    pub elsewhere: Arc<amqp10::Config>,
+    /// The properties of destinations.
+    pub destinations: Destinations,
+}
+
+/// The result of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Call `finish_turn` again soon, even if nothing happens.
+    pub more_work: bool,
+    /// When to call it at the latest, in the time of `now`.
+    pub next_deadline: Option<u64>,
+}
+
+/// A shard.
+#[derive(Debug)]
+pub struct Shard {
+    pub(crate) index: usize,
+    pub(crate) shards: usize,
+    pub(crate) boot: u64,
+    loopback: Arc<amqp10::Config>,
+    elsewhere: Arc<amqp10::Config>,
+    pub(crate) destinations: Destinations,
+    pub(crate) connections: Connections,
+    pub(crate) touched: Vec<ConnectionSlot>,
+    timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    pub(crate) engine: Engine<Message>,
+    pub(crate) queues: HashMap<Box<str>, QueueId>,
+    pub(crate) queue_names: HashMap<QueueId, Box<str>>,
+    pub(crate) buffers: Buffers,
+    pub(crate) peers: Peers,
+    pub(crate) targets: HomeTargets,
+    /// Links with a consumer elsewhere whose home is to be told something when the turn ends.
+    pub(crate) targets_due: Vec<(ConnectionSlot, LinkId)>,
+    /// Links with a delivery written in part that can go on.
+    pub(crate) continuing: Vec<(ConnectionSlot, LinkId)>,
+    /// Connections that wait to move to another shard.
+    pub(crate) moving: Vec<ConnectionSlot>,
+    pub(crate) head: Vec<u8>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) counters: Counters,
+    pub(crate) dynamic_names: u64,
+    stopping: bool,
+    stopped: bool,
+    /// Keeps the shard on its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+/// A shard never leaves its thread:
+///
+/// ```compile_fail
+/// fn is_send<T: Send>() {}
+/// is_send::<corelane_shard::Shard>();
+/// ```
+///
+/// while what shards exchange does:
+///
+/// ```
+/// fn is_send<T: Send>() {}
+/// is_send::<corelane_shard::Mail>();
+/// ```
+pub const SHARDS_STAY: () = ();
+
+impl Shard {
+    /// A shard without connections and queues.
+    pub fn new(config: ShardConfig) -> Self {
+        Shard {
+            index: config.index,
+            shards: config.shards,
+            boot: config.boot,
+            loopback: config.loopback,
+            elsewhere: config.elsewhere,
+            destinations: config.destinations,
+            connections: Connections::new(config.index),
+            touched: Vec::new(),
+            timers: BinaryHeap::new(),
+            engine: Engine::new(Limits::default()),
+            queues: HashMap::new(),
+            queue_names: HashMap::new(),
+            buffers: Buffers::new(),
+            peers: Peers::new(config.shards),
+            targets: HomeTargets::new(),
+            targets_due: Vec::new(),
+            continuing: Vec::new(),
+            moving: Vec::new(),
+            head: Vec::new(),
+            effects: Vec::new(),
+            counters: Counters::default(),
+            dynamic_names: 0,
+            stopping: false,
+            stopped: false,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Something happened at `now` (µs since the Unix epoch, never going back).
+    pub fn apply(&mut self, now: u64, event: Event<'_>) {
+        match event {
+            Event::Accepted { socket, peer } => self.on_accepted(now, socket, peer),
+            Event::Received { connection, bytes } => self.on_received(now, connection, bytes),
+            Event::Flushed { connection, buffer } => self.on_flushed(now, connection, buffer),
+            Event::Lost { connection } => self.close(now, connection),
+            Event::Mail { from, mail } => self.on_mail(now, from, mail),
+            Event::Stop => self.on_stop(now),
+        }
+    }
+
+    /// Ends a turn: timers, bounded deliveries, gathered settlements and mail; asks for the flushes that are due.
+    pub fn finish_turn(&mut self, now: u64) -> Turn {
+        let mut more_work = self.run_timers(now);
+        more_work |= self.engine.run_slice(now);
+        more_work |= self.run_deliveries(now);
+        self.lend_all(now);
+        self.finish_touched(now);
+        self.peers.post_batches(&mut self.effects);
+        self.try_moves();
+        while let Some(message) = self.engine.take_retired() {
+            self.buffers.give(message.into_bytes());
+        }
+        if self.stopping && self.connections.is_empty() && !self.stopped {
+            self.stopped = true;
+            self.effects.push(Effect::Stopped);
+        }
+        Turn { more_work, next_deadline: self.next_deadline() }
+    }
+
+    /// Moves the effects out, in order, into an empty vector.
+    pub fn take_effects(&mut self, into: &mut Vec<Effect>) {
+        debug_assert!(into.is_empty());
+        std::mem::swap(&mut self.effects, into);
+    }
+
+    /// The output that waits on a connection. After [`Effect::Close`] it is the last: the shard forgets the connection.
+    pub fn take_output(&mut self, slot: ConnectionSlot) -> Vec<u8> {
+        let Some(connection) = self.connections.get_mut(slot) else { return Vec::new() };
+        let fresh = std::mem::take(&mut connection.spare_output);
+        let output = std::mem::replace(connection.protocol.output(), fresh);
+        connection.flush_requested = false;
+        connection.sending_bytes += output.len();
+        if connection.phase == Phase::Closing {
+            self.connections.remove(slot);
+        }
+        output
+    }
+
+    /// Figures since the shard began.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The engine, to look at.
+    pub fn engine(&self) -> &Engine<Message> {
+        &self.engine
+    }
+
+    /// The queue of this name, if this shard is its home and it exists.
+    pub fn queue(&self, name: &str) -> Option<QueueId> {
+        self.queues.get(name).copied()
+    }
+
+    /// Connections that are not closed.
+    pub fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    fn on_accepted(&mut self, now: u64, socket: Socket, peer: Peer) {
+        let config = if peer.loopback { &self.loopback } else { &self.elsewhere };
+        let protocol = amqp10::Connection::server(config.clone(), now);
+        let slot = self.connections.insert_new(peer, protocol);
+        self.effects.push(Effect::Register { connection: slot, socket });
+        if self.stopping {
+            self.close(now, slot);
+        } else {
+            self.touch(slot);
+        }
+    }
+
+    fn on_flushed(&mut self, now: u64, slot: ConnectionSlot, mut buffer: Vec<u8>) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.sending_bytes = 0;
+        buffer.clear();
+        if connection.protocol.output().is_empty() && buffer.capacity() > OUTPUT_KEPT_BYTES_MAX {
+            // The connection keeps up: it needs one buffer of this size, not two.
+            drop(buffer);
+        } else {
+            connection.spare_output = buffer;
+        }
+        if connection.output_blocked && connection.unsent_bytes() < OUTPUT_BYTES_MAX / 2 {
+            connection.output_blocked = false;
+            self.refresh_consumers(now, slot);
+        }
+        self.advance(now, slot);
+    }
+
+    /// What may have become possible on a connection after an answer, a flush or a change of its hold.
+    pub(crate) fn advance(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        match connection.hold {
+            None | Some(Hold::Credentials | Hold::Move { .. }) => {}
+            Some(Hold::Lane { to }) => {
+                if self.peers.has_room(to) {
+                    self.release_hold(now, slot);
+                }
+            }
+            Some(Hold::Output) => {
+                if !connection.output_blocked {
+                    self.release_hold(now, slot);
+                }
+            }
+        }
+    }
+
+    /// Parses what waited, and reads on.
+    pub(crate) fn release_hold(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.hold = None;
+        self.parse_waiting(now, slot);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.hold.is_none() && connection.reading_stopped && connection.phase != Phase::Closing {
+            connection.reading_stopped = false;
+            self.effects.push(Effect::Reading { connection: slot, on: true });
+        }
+    }
+
+    /// Puts the connection on the list of those whose protocol state may have something to write.
+    pub(crate) fn touch(&mut self, slot: ConnectionSlot) {
+        if let Some(connection) = self.connections.get_mut(slot)
+            && !connection.touched
+        {
+            connection.touched = true;
+            self.touched.push(slot);
+        }
+    }
+
+    fn finish_touched(&mut self, now: u64) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for slot in touched.drain(..) {
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            connection.touched = false;
+            connection.protocol.finish_turn(now);
+            request_flush(&mut self.effects, slot, connection);
+            if let Some(deadline) = connection.protocol.next_deadline()
+                && connection.timer_at.is_none_or(|at| deadline < at)
+            {
+                connection.timer_at = Some(deadline);
+                self.timers.push(Reverse((deadline, slot.index, slot.generation)));
+            }
+        }
+        debug_assert!(self.touched.is_empty());
+        self.touched = touched;
+    }
+
+    /// Idle time-outs and heartbeats, the engine's timers, stalled consumer targets.
+    fn run_timers(&mut self, now: u64) -> bool {
+        while let Some(&Reverse((deadline, index, generation))) = self.timers.peek() {
+            if deadline > now {
+                break;
+            }
+            self.timers.pop();
+            let slot = ConnectionSlot { index, generation };
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            if connection.timer_at != Some(deadline) {
+                continue;
+            }
+            connection.timer_at = None;
+            connection.protocol.handle_timeout(now);
+            self.touch(slot);
+            self.parse_waiting(now, slot);
+        }
+        self.recall_from_stalled(now);
+        self.engine.next_deadline().is_some_and(|at| at <= now) && self.engine.handle_timeout(now)
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        let connections = self.timers.peek().map(|Reverse((deadline, ..))| *deadline);
+        let targets = self.targets.next_deadline();
+        [connections, targets, self.engine.next_deadline()].into_iter().flatten().min()
+    }
+
+    fn on_stop(&mut self, now: u64) {
+        self.stopping = true;
+        for slot in self.connections.slots() {
+            self.close_forced(now, slot);
+        }
+    }
+
+    pub(crate) fn close_forced(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let description = "the broker is shutting down";
+        connection.protocol.close(Some(ErrorSpec { condition: "amqp:connection:forced", description }));
+        self.close(now, slot);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    fn on_mail(&mut self, now: u64, from: usize, mail: Mail) {
+        match mail {
+            Mail::Adopt(adopted) => self.on_adopt(now, *adopted),
+            // For the control thread; no shard is sent one.
+            Mail::SaslStep { .. } => {}
+            Mail::SaslReply { connection, reply } => self.on_sasl_reply(now, connection, reply),
+            Mail::Resolve { link, queue } => self.on_resolve(from, link, &queue),
+            Mail::Resolved { link, result } => self.on_resolved(from, link, result),
+            Mail::Handoff(messages) => self.on_handoff(now, from, messages),
+            Mail::Stored(stored) => self.on_stored(now, from, &stored),
+            Mail::Consume { link, request } => self.on_consume(now, from, link, &request),
+            Mail::Consuming { link, result } => self.on_consuming(now, from, link, result),
+            Mail::Lend { consumer, loan } => self.on_lend(now, consumer, loan),
+            Mail::Deliver(deliveries) => self.on_deliver(now, deliveries),
+            Mail::Lent { link, epoch, posted } => self.on_lent(link, epoch, posted),
+            Mail::Settle(settlements) => self.on_settle(now, settlements),
+            Mail::CloseConsumer { consumer, oldest_written } => self.on_close_consumer(now, consumer, oldest_written),
+            Mail::ConsumerGone { link } => self.on_consumer_gone(link),
+            Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
+            Mail::Stop => self.on_stop(now),
+        }
+    }
+
+    /// Puts mail into a lane, or applies it at once when it is for this shard.
+    pub(crate) fn post(&mut self, to: usize, lane: Lane, mail: Mail) {
+        debug_assert_ne!(to, self.index);
+        self.effects.push(Effect::Post { to, lane, mail });
+    }
+
+    /// The connection of this identity, if it is here.
+    pub(crate) fn slot_of(&self, id: ConnectionId) -> Option<ConnectionSlot> {
+        self.connections.slot_of(id)
+    }
+}
+
+/// Asks for a flush if there is output and none was asked for.
+pub(crate) fn request_flush(effects: &mut Vec<Effect>, slot: ConnectionSlot, connection: &mut Connection) {
+    if !connection.flush_requested && !connection.protocol.output().is_empty() {
+        connection.flush_requested = true;
+        effects.push(Effect::Flush { connection: slot });
+    }
+}

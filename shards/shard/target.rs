@@ -1,0 +1,543 @@
+//! How does a consumer work whose connection lives on another shard than its queue?
+//!
+//! The connection's shard *lends*: it tells the queue's home up to which delivery (a count since the consumer attached) it can
+//! write, never more than the peer's credit. The home delivers against the loan; deliveries are written as they arrive. When
+//! the socket or the session's window blocks, the loan is *recalled*: the home answers how many deliveries it had posted, all
+//! up to that number come back to the queue unwritten, and only then something is lent again. So order is kept, and a message
+//! is never stuck behind a peer that does not read.
+//!
+//! Invariants, all serial numbers:
+//! - here (connection's side): `acknowledged ≤ received ≤ limit`, and while lending `limit ≤ received + credit`;
+//! - there (home): `acknowledged ≤ posted`, and `posted ≤ limit` when the latest loan has been applied;
+//! - a delivery that arrives in a recall, or older than half the recall time-out, is never written; so when the home takes
+//!   back what a stalled shard has not acknowledged, that shard does not write it later.
+
+use std::collections::VecDeque;
+
+use corelane_engine::{Acquisition, ConsumerId, Desire, Outcome, PauseReason, Place};
+use corelane_mailbox::Lane;
+use corelane_protocol::amqp10::LinkId;
+use corelane_wire::amqp10::Map;
+use hashbrown::HashMap;
+use slab::Slab;
+
+use crate::Shard;
+use crate::connection::{ConsumerAt, QueueAt};
+use crate::deliver::{Owner, Readiness, Written};
+use crate::event::ConnectionSlot;
+use crate::limits::{RECALL_TIMEOUT_US, TARGET_BYTES_MAX, TARGET_MESSAGES_MAX};
+use crate::mail::{Answer, ConsumeRequest, LinkRef, Loan, Mail, Refusal, RemoteDelivery, Settlement};
+use crate::message::Message;
+
+/// The connection's side.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) home: usize,
+    pub(crate) consumer: ConsumerId,
+    received: u32,
+    limit: u32,
+    /// What the home was last told.
+    acknowledged: u32,
+    epoch: u32,
+    state: TargetState,
+    /// A delivery that is written in part.
+    pub(crate) partial: Option<Message>,
+    /// Deliveries to a browser that could not be written: nobody else wants them back.
+    staged: VecDeque<RemoteDelivery>,
+    /// On the list of targets whose home is to be told something when the turn ends.
+    due: bool,
+    /// A flow arrived since the last loan.
+    flow: bool,
+    /// A delivery was returned since something was last lent: a drain that met it is not done.
+    returned: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TargetState {
+    Lending,
+    /// The home has yet to answer, or deliveries it had posted have yet to arrive.
+    Recalling {
+        posted: Option<u32>,
+    },
+    Draining {
+        posted: Option<u32>,
+    },
+}
+
+impl Target {
+    pub(crate) fn new(home: usize, consumer: ConsumerId) -> Self {
+        Target {
+            home,
+            consumer,
+            received: 0,
+            limit: 0,
+            acknowledged: 0,
+            epoch: 0,
+            state: TargetState::Lending,
+            partial: None,
+            staged: VecDeque::new(),
+            due: false,
+            flow: false,
+            returned: false,
+        }
+    }
+
+    pub(crate) fn flow_received(&mut self) {
+        self.flow = true;
+    }
+
+    /// What to tell the home, if anything. `credit` is what may be lent now; 0 when the link is not ready.
+    fn next_loan(&mut self, credit: u32, ready: bool, draining: bool) -> Option<Loan> {
+        let outstanding = self.limit.wrapping_sub(self.received);
+        let answer = match self.state {
+            TargetState::Recalling { .. } | TargetState::Draining { .. } => Answer::Never,
+            TargetState::Lending if outstanding > 0 && (!ready || credit < outstanding) => {
+                self.epoch = self.epoch.wrapping_add(1);
+                self.limit = self.received;
+                self.state = TargetState::Recalling { posted: None };
+                Answer::Recall { epoch: self.epoch }
+            }
+            TargetState::Lending if ready && draining && self.staged.is_empty() => {
+                self.epoch = self.epoch.wrapping_add(1);
+                self.limit = self.received.wrapping_add(credit.min(TARGET_MESSAGES_MAX));
+                self.state = TargetState::Draining { posted: None };
+                Answer::Drain { epoch: self.epoch }
+            }
+            TargetState::Lending => {
+                let lendable = if ready && self.staged.is_empty() { credit.min(TARGET_MESSAGES_MAX) } else { 0 };
+                if lendable > outstanding && (outstanding < TARGET_MESSAGES_MAX / 2 || self.flow) {
+                    self.limit = self.received.wrapping_add(lendable);
+                } else if self.acknowledged == self.received && !self.flow {
+                    return None;
+                }
+                Answer::Never
+            }
+        };
+        if answer == Answer::Never && !matches!(self.state, TargetState::Lending) && self.acknowledged == self.received {
+            return None;
+        }
+        self.acknowledged = self.received;
+        let flow = std::mem::take(&mut self.flow);
+        Some(Loan { limit: self.limit, acknowledged: self.received, answer, flow })
+    }
+
+    /// Ends a recall or a drain whose deliveries have all arrived. True if a drain has ended.
+    fn conclude(&mut self) -> bool {
+        let (posted, drained) = match self.state {
+            TargetState::Lending => return false,
+            TargetState::Recalling { posted } => (posted, false),
+            TargetState::Draining { posted } => (posted, true),
+        };
+        if posted != Some(self.received) {
+            return false;
+        }
+        self.limit = self.received;
+        self.state = TargetState::Lending;
+        let returned = std::mem::take(&mut self.returned);
+        drained && !returned && self.staged.is_empty()
+    }
+}
+
+/// The home's side: its consumers whose connections live elsewhere.
+#[derive(Debug)]
+pub(crate) struct HomeTargets {
+    slab: Slab<HomeTarget>,
+    by_consumer: HashMap<ConsumerId, u32>,
+    /// When to look whether a target has acknowledged; the earliest first.
+    checks: VecDeque<(u64, ConsumerId)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct HomeTarget {
+    pub(crate) link: LinkRef,
+    pub(crate) shard: usize,
+    pub(crate) consumer: ConsumerId,
+    limit: u32,
+    posted: u32,
+    acknowledged: u32,
+    drain: Option<u32>,
+    unacknowledged: VecDeque<Unacknowledged>,
+    unacknowledged_bytes: usize,
+    check_due: bool,
+    browse: bool,
+}
+
+#[derive(Debug)]
+struct Unacknowledged {
+    place: Place,
+    acquisition: Acquisition,
+    bytes: usize,
+    posted_at: u64,
+}
+
+impl HomeTargets {
+    pub(crate) fn new() -> Self {
+        HomeTargets { slab: Slab::new(), by_consumer: HashMap::new(), checks: VecDeque::new() }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.checks.front().map(|(at, _)| *at)
+    }
+
+    #[inline]
+    pub(crate) fn at(&mut self, index: u32) -> Option<&mut HomeTarget> {
+        self.slab.get_mut(index as usize)
+    }
+
+    fn of(&mut self, consumer: ConsumerId) -> Option<&mut HomeTarget> {
+        let index = *self.by_consumer.get(&consumer)?;
+        self.slab.get_mut(index as usize)
+    }
+
+    /// Forgets a target; the owner's index may be used again.
+    pub(crate) fn remove(&mut self, consumer: ConsumerId) -> Option<HomeTarget> {
+        let index = self.by_consumer.remove(&consumer)?;
+        Some(self.slab.remove(index as usize))
+    }
+
+    /// Notes a delivery that is about to be posted, and says what the consumer may do next.
+    pub(crate) fn note_posted(&mut self, now: u64, index: u32, place: Place, acquisition: Acquisition, bytes: usize) {
+        let Some(target) = self.slab.get_mut(index as usize) else { return };
+        target.posted = target.posted.wrapping_add(1);
+        target.unacknowledged.push_back(Unacknowledged { place, acquisition, bytes, posted_at: now });
+        target.unacknowledged_bytes += bytes;
+        if !target.check_due {
+            target.check_due = true;
+            self.checks.push_back((now + RECALL_TIMEOUT_US, target.consumer));
+        }
+    }
+}
+
+impl HomeTarget {
+    pub(crate) fn desire(&self) -> Desire {
+        if self.limit.wrapping_sub(self.posted) as i32 <= 0 {
+            Desire::Paused(PauseReason::NoCredit)
+        } else if self.unacknowledged_bytes >= TARGET_BYTES_MAX {
+            Desire::Paused(PauseReason::Lane)
+        } else {
+            Desire::Ready
+        }
+    }
+
+    /// The answer to a drain that has come to its end.
+    pub(crate) fn drained(&mut self) -> Option<Mail> {
+        let epoch = self.drain.take()?;
+        Some(Mail::Lent { link: self.link, epoch, posted: self.posted })
+    }
+
+    /// The limit is reached: a drain ends with it.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.limit == self.posted
+    }
+
+    fn acknowledge(&mut self, up_to: u32) {
+        while self.acknowledged != up_to && self.acknowledged != self.posted {
+            self.acknowledged = self.acknowledged.wrapping_add(1);
+            if let Some(first) = self.unacknowledged.pop_front() {
+                self.unacknowledged_bytes -= first.bytes;
+            }
+        }
+    }
+}
+
+/// Home's side.
+impl Shard {
+    pub(crate) fn on_consume(&mut self, now: u64, from: usize, link: LinkRef, request: &ConsumeRequest) {
+        let result = self.attach_target(now, from, link, request);
+        self.post(from, Lane::Control, Mail::Consuming { link, result });
+    }
+
+    fn attach_target(&mut self, now: u64, from: usize, link: LinkRef, request: &ConsumeRequest) -> Result<ConsumerId, Refusal> {
+        let queue = self.find_or_create(&request.queue)?;
+        let entry = self.targets.slab.vacant_entry();
+        let index = entry.key() as u32;
+        let spec = request.spec(Owner::Target { index }.pack())?;
+        let browse = request.browse;
+        let consumer = self.engine.attach_consumer(now, queue, spec).map_err(|_| Refusal::ResourceLimit)?;
+        entry.insert(HomeTarget {
+            link,
+            shard: from,
+            consumer,
+            limit: 0,
+            posted: 0,
+            acknowledged: 0,
+            drain: None,
+            unacknowledged: VecDeque::new(),
+            unacknowledged_bytes: 0,
+            check_due: false,
+            browse,
+        });
+        self.targets.by_consumer.insert(consumer, index);
+        Ok(consumer)
+    }
+
+    pub(crate) fn on_lend(&mut self, now: u64, consumer: ConsumerId, loan: Loan) {
+        let Some(target) = self.targets.of(consumer) else { return };
+        target.acknowledge(loan.acknowledged);
+        target.limit = loan.limit;
+        let desire = target.desire();
+        let mut answer = None;
+        match loan.answer {
+            Answer::Never => {}
+            Answer::Recall { epoch } => {
+                target.drain = None;
+                answer = Some(Mail::Lent { link: target.link, epoch, posted: target.posted });
+            }
+            Answer::Drain { epoch } => {
+                target.drain = Some(epoch);
+                if target.is_exhausted() {
+                    answer = target.drained();
+                }
+            }
+        }
+        let to = target.shard;
+        let pull = target.drain.is_some();
+        if loan.flow {
+            self.engine.flow_received(consumer);
+        }
+        self.engine.set_notify_work_desired(now, consumer, desire);
+        if pull {
+            self.engine.request_pull(now, consumer);
+        }
+        if let Some(mail) = answer {
+            self.post(to, Lane::Control, mail);
+        }
+    }
+
+    pub(crate) fn on_settle(&mut self, now: u64, mut settlements: Vec<Settlement>) {
+        for settlement in settlements.drain(..) {
+            let Settlement { consumer, place, acquisition, outcome, annotations } = settlement;
+            if let Some(map) = annotations.as_deref().and_then(|bytes| Map::decode(bytes).ok()) {
+                self.annotate(consumer, place, acquisition, map);
+            }
+            self.settle_here(now, consumer, place, acquisition, outcome);
+        }
+        self.peers.reuse_settlements(settlements);
+    }
+
+    pub(crate) fn on_close_consumer(&mut self, now: u64, consumer: ConsumerId, oldest_written: Option<Place>) {
+        if self.targets.remove(consumer).is_some() {
+            self.engine.close_consumer(now, consumer, oldest_written);
+        }
+    }
+
+    /// Takes back what was posted to shards that have not acknowledged it for too long.
+    pub(crate) fn recall_from_stalled(&mut self, now: u64) {
+        while let Some(&(at, consumer)) = self.targets.checks.front() {
+            if at > now {
+                break;
+            }
+            self.targets.checks.pop_front();
+            let Some(target) = self.targets.of(consumer) else { continue };
+            let Some(oldest) = target.unacknowledged.front() else {
+                target.check_due = false;
+                continue;
+            };
+            let due = oldest.posted_at + RECALL_TIMEOUT_US;
+            if due > now {
+                self.targets.checks.push_back((due, consumer));
+                continue;
+            }
+            target.check_due = false;
+            target.limit = target.posted;
+            target.unacknowledged_bytes = 0;
+            target.acknowledged = target.posted;
+            let browse = target.browse;
+            let taken_back = std::mem::take(&mut target.unacknowledged);
+            self.counters.targets_stalled += 1;
+            self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Suspended));
+            if !browse {
+                for entry in taken_back {
+                    self.settle_here(now, consumer, entry.place, entry.acquisition, Outcome::Released);
+                }
+            }
+        }
+    }
+}
+
+/// The connection's side.
+impl Shard {
+    pub(crate) fn on_deliver(&mut self, now: u64, mut deliveries: Vec<RemoteDelivery>) {
+        for delivery in deliveries.drain(..) {
+            self.on_remote_delivery(now, delivery);
+        }
+        self.peers.reuse_deliveries(deliveries);
+    }
+
+    fn on_remote_delivery(&mut self, now: u64, delivery: RemoteDelivery) {
+        let Some((slot, link)) = self.target_link(delivery.link) else {
+            self.counters.mail_dropped += 1;
+            self.buffers.give(delivery.message.into_bytes());
+            return;
+        };
+        let fresh = now.saturating_sub(delivery.posted_at) < RECALL_TIMEOUT_US / 2;
+        let ready = self.readiness(slot, link) == Readiness::Ready;
+        let Some((target, browse)) = self.target_mut(slot, link) else { return };
+        target.received = target.received.wrapping_add(1);
+        let lending = !matches!(target.state, TargetState::Recalling { .. });
+        if browse && (!ready || !target.staged.is_empty()) {
+            target.staged.push_back(delivery);
+        } else if !browse && !(fresh && ready && lending) {
+            let consumer = target.consumer;
+            let home = target.home;
+            target.returned = true;
+            self.counters.deliveries_returned += 1;
+            let RemoteDelivery { place, acquisition, message, .. } = delivery;
+            self.peers.settle(home, Settlement::new(consumer, place, acquisition, Outcome::Released));
+            self.buffers.give(message.into_bytes());
+        } else {
+            self.write_remote(now, slot, link, delivery);
+        }
+        self.conclude_target(slot, link);
+        self.target_due(slot, link);
+    }
+
+    fn write_remote(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, delivery: RemoteDelivery) {
+        let RemoteDelivery { place, acquisition, counts, message, .. } = delivery;
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let written = crate::deliver::write(&mut self.head, now, connection, link, &message, (place, acquisition), counts);
+        self.counters.deliveries += 1;
+        match written {
+            Written::Whole { presettled } => {
+                if presettled {
+                    self.settle_elsewhere(slot, link, place, acquisition, Outcome::Accepted);
+                }
+                self.buffers.give(message.into_bytes());
+            }
+            Written::Part => {
+                if let Some((target, _)) = self.target_mut(slot, link) {
+                    target.partial = Some(message);
+                }
+                self.continuing.push((slot, link));
+            }
+            Written::TooLarge => {
+                let outcome = Outcome::Modified { delivery_failed: false, undeliverable_here: true };
+                self.settle_elsewhere(slot, link, place, acquisition, outcome);
+                self.buffers.give(message.into_bytes());
+            }
+            Written::NotReady => {
+                self.settle_elsewhere(slot, link, place, acquisition, Outcome::Released);
+                self.buffers.give(message.into_bytes());
+            }
+        }
+        self.touch(slot);
+    }
+
+    /// Sends an outcome to the queue's home.
+    pub(crate) fn settle_elsewhere(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        place: Place,
+        acquisition: Acquisition,
+        outcome: Outcome,
+    ) {
+        if let Some((target, browse)) = self.target_mut(slot, link)
+            && !browse
+        {
+            let (home, consumer) = (target.home, target.consumer);
+            self.peers.settle(home, Settlement::new(consumer, place, acquisition, outcome));
+        }
+    }
+
+    pub(crate) fn on_lent(&mut self, link: LinkRef, epoch: u32, posted: u32) {
+        let Some((slot, link)) = self.target_link(link) else { return };
+        let Some((target, _)) = self.target_mut(slot, link) else { return };
+        if target.epoch == epoch {
+            match &mut target.state {
+                TargetState::Lending => {}
+                TargetState::Recalling { posted: known } | TargetState::Draining { posted: known } => *known = Some(posted),
+            }
+        }
+        self.conclude_target(slot, link);
+        self.target_due(slot, link);
+    }
+
+    /// A recall or drain may be over.
+    fn conclude_target(&mut self, slot: ConnectionSlot, link: LinkId) {
+        let Some((target, _)) = self.target_mut(slot, link) else { return };
+        let lent_all = target.limit;
+        let was_exhausted = target.received == lent_all;
+        if target.conclude()
+            && let Some(connection) = self.connections.get_mut(slot)
+        {
+            // Of a drain with more credit than is lent at once, the rest follows in another round.
+            let credit_left = connection.protocol.credit(link);
+            if !(was_exhausted && credit_left > 0)
+                && let Some(consumer) = connection.consumer_mut(link)
+            {
+                consumer.draining = false;
+                connection.protocol.drained(link);
+                self.touch(slot);
+            }
+        }
+    }
+
+    /// Puts the target on the list of those whose home hears from us when the turn ends.
+    pub(crate) fn target_due(&mut self, slot: ConnectionSlot, link: LinkId) {
+        if let Some((target, _)) = self.target_mut(slot, link)
+            && !target.due
+        {
+            target.due = true;
+            self.targets_due.push((slot, link));
+        }
+    }
+
+    /// Tells the homes of the targets on the list what they may send.
+    pub(crate) fn lend_all(&mut self, now: u64) {
+        let mut due = std::mem::take(&mut self.targets_due);
+        for (slot, link) in due.drain(..) {
+            self.write_staged(now, slot, link);
+            let ready = self.readiness(slot, link) == Readiness::Ready;
+            let Some(connection) = self.connections.get_mut(slot) else { continue };
+            let credit = connection.protocol.credit(link);
+            let draining = connection.consumer_mut(link).is_some_and(|consumer| consumer.draining);
+            let Some((target, _)) = self.target_mut(slot, link) else { continue };
+            target.due = false;
+            let (home, consumer) = (target.home, target.consumer);
+            if let Some(loan) = target.next_loan(credit, ready, draining) {
+                self.peers.control(&mut self.effects, home, Mail::Lend { consumer, loan });
+            }
+        }
+        debug_assert!(self.targets_due.is_empty());
+        self.targets_due = due;
+    }
+
+    fn write_staged(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
+        while self.readiness(slot, link) == Readiness::Ready {
+            let Some((target, _)) = self.target_mut(slot, link) else { return };
+            let Some(delivery) = target.staged.pop_front() else { return };
+            self.write_remote(now, slot, link, delivery);
+        }
+    }
+
+    /// The link that other shards know by this name, if it is still the same attachment.
+    pub(crate) fn target_link(&mut self, link: LinkRef) -> Option<(ConnectionSlot, LinkId)> {
+        let slot = self.slot_of(link.connection)?;
+        let attachment = self.connections.get_mut(slot)?.consumer_mut(link.link)?.attachment;
+        (attachment == link.attachment).then_some((slot, link.link))
+    }
+
+    fn target_mut(&mut self, slot: ConnectionSlot, link: LinkId) -> Option<(&mut Target, bool)> {
+        let consumer = self.connections.get_mut(slot)?.consumer_mut(link)?;
+        match &mut consumer.at {
+            ConsumerAt::Elsewhere(target) => Some((target, consumer.browse)),
+            ConsumerAt::Nowhere(_) | ConsumerAt::Here(_) => None,
+        }
+    }
+
+    /// Deletes a dynamic node wherever it is.
+    pub(crate) fn delete_dynamic(&mut self, now: u64, at: QueueAt) {
+        if at.shard == self.index {
+            self.delete_queue(now, at.queue);
+        } else {
+            self.post(at.shard, Lane::Control, Mail::DeleteQueue { queue: at.queue });
+        }
+    }
+}
+
+impl Settlement {
+    fn new(consumer: ConsumerId, place: Place, acquisition: Acquisition, outcome: Outcome) -> Self {
+        Settlement { consumer, place, acquisition, outcome, annotations: None }
+    }
+}
