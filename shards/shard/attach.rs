@@ -8,7 +8,8 @@ use corelane_engine::{AcquireMode, ConsumerId, ConsumerSpec, Origin, QueueId, Qu
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{Answer, AttachAnswer, ErrorSpec, LinkId};
 use corelane_wire::amqp10::{
-    Attach, Descriptor, DistributionMode, Map, MapWriter, Outcome, Role, SenderSettleMode, Source, Symbols, TargetArchetype, Value,
+    Attach, Descriptor, DistributionMode, Map, MapWriter, Role, SenderSettleMode, Source, Symbols,
+    TargetArchetype, Value,
 };
 
 use crate::Shard;
@@ -55,9 +56,10 @@ impl Refused {
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::NotFound => {
-                Refused::new("amqp:not-found", "no such queue, and queues of this name are not made on first use")
-            }
+            Refusal::NotFound => Refused::new(
+                "amqp:not-found",
+                "no such queue, and queues of this name are not made on first use",
+            ),
             Refusal::ResourceLimit => {
                 Refused::new("amqp:resource-limit-exceeded", "the queue's shard has no room for another one")
             }
@@ -85,7 +87,12 @@ impl Shard {
         self.touch(slot);
     }
 
-    fn attach_producer(&mut self, slot: ConnectionSlot, link: LinkId, attach: &Attach<'_>) -> Result<(), Refused> {
+    fn attach_producer(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        attach: &Attach<'_>,
+    ) -> Result<(), Refused> {
         let target = match attach.target {
             Some(TargetArchetype::Target(target)) => target,
             Some(TargetArchetype::Coordinator(_)) => {
@@ -156,7 +163,13 @@ impl Shard {
         }
     }
 
-    fn attach_consumer(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, attach: &Attach<'_>) -> Result<(), Refused> {
+    fn attach_consumer(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkId,
+        attach: &Attach<'_>,
+    ) -> Result<(), Refused> {
         let Some(source) = attach.source else {
             // A durable subscription is ended like this; there are none yet.
             return Err(Refused::new("amqp:not-found", "the attach has no source"));
@@ -226,9 +239,9 @@ impl Shard {
         let Some(pending) = self.pending(slot, link) else { return };
         let queue = std::mem::take(&mut pending.request.queue);
         let spec = pending.request.spec(owner);
-        let attached = self
-            .find_or_create(&queue)
-            .and_then(|queue| self.engine.attach_consumer(now, queue, spec?).map_err(|_| Refusal::ResourceLimit));
+        let attached = self.find_or_create(&queue).and_then(|queue| {
+            self.engine.attach_consumer(now, queue, spec?).map_err(|_| Refusal::ResourceLimit)
+        });
         if let Some(pending) = self.pending(slot, link) {
             pending.request.queue = queue;
         }
@@ -396,7 +409,8 @@ fn read_filters(source: &Source<'_>, origin: Origin) -> Result<Filters, Refused>
         };
         if is(SELECTOR_FILTER) {
             let text = described.value().ok().and_then(|value| value.as_str());
-            let text = text.ok_or_else(|| Refused::new("amqp:invalid-field", "the selector is not a string"))?;
+            let text =
+                text.ok_or_else(|| Refused::new("amqp:invalid-field", "the selector is not a string"))?;
             if let Err(error) = Filter::parse(text) {
                 return Err(Refused::new("amqp:invalid-field", format!("selector: {error}")));
             }
@@ -423,7 +437,8 @@ fn read_filters(source: &Source<'_>, origin: Origin) -> Result<Filters, Refused>
 /// The `priority` among a link's properties; 0 where there is none.
 fn link_priority(attach: &Attach<'_>) -> Result<i32, Refused> {
     let Some(properties) = attach.properties else { return Ok(0) };
-    let refused = || Refused::new("amqp:invalid-field", "the link property priority has to be a 32-bit integer");
+    let refused =
+        || Refused::new("amqp:invalid-field", "the link property priority has to be a 32-bit integer");
     let priority = match properties.find("priority").map_err(|_| refused())? {
         None | Some(Value::Null) => 0,
         Some(Value::Byte(value)) => i64::from(value),

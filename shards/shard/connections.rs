@@ -72,7 +72,9 @@ impl Connections {
 
     pub(crate) fn slots(&self) -> Vec<ConnectionSlot> {
         let slots = self.slab.iter();
-        slots.map(|(index, (generation, _))| ConnectionSlot { index: index as u32, generation: *generation }).collect()
+        slots
+            .map(|(index, (generation, _))| ConnectionSlot { index: index as u32, generation: *generation })
+            .collect()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -55,7 +55,9 @@ pub(crate) enum Readiness {
 /// What became of a delivery that was to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    Whole { presettled: bool },
+    Whole {
+        presettled: bool,
+    },
     Part,
     /// Larger than the peer takes on this link.
     TooLarge,
@@ -102,7 +104,8 @@ impl Shard {
             Owner::Connection { index, link } => {
                 let Some((slot, connection)) = self.connections.at(index) else { return 0 };
                 let message = delivery.message;
-                let written = write(&mut self.head, now, connection, link, message, (place, acquisition), counts);
+                let written =
+                    write(&mut self.head, now, connection, link, message, (place, acquisition), counts);
                 self.after_write(now, slot, link, consumer, (place, acquisition), written);
             }
             Owner::Target { index } => {
@@ -124,7 +127,9 @@ impl Shard {
     ) {
         self.counters.deliveries += 1;
         match written {
-            Written::Whole { presettled: true } => self.settle_written(now, slot, link, consumer, place, acquisition),
+            Written::Whole { presettled: true } => {
+                self.settle_written(now, slot, link, consumer, place, acquisition)
+            }
             Written::Whole { presettled: false } => {}
             Written::Part => self.continuing.push((slot, link)),
             Written::TooLarge => {
@@ -381,7 +386,9 @@ pub(crate) fn write(
     counts: DeliveryCounts,
 ) -> Written {
     let Connection { protocol, links, .. } = connection;
-    let Some(Some(Link::Consumer(consumer))) = links.get_mut(link.0 as usize) else { return Written::NotReady };
+    let Some(Some(Link::Consumer(consumer))) = links.get_mut(link.0 as usize) else {
+        return Written::NotReady;
+    };
     head.clear();
     message.encode_head(head, now, counts);
     let outgoing = Outgoing {

@@ -68,7 +68,8 @@ impl Destinations {
 
     pub(crate) fn lookup(&self, queue: &str) -> Destination {
         let matching = || self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, queue));
-        let flag = |read: fn(&DestinationRule) -> Option<bool>| matching().any(|rule| read(rule) == Some(true));
+        let flag =
+            |read: fn(&DestinationRule) -> Option<bool>| matching().any(|rule| read(rule) == Some(true));
         let properties = QueueProperties {
             exclusive: flag(|rule| rule.exclusive),
             consumers_max: matching().filter_map(|rule| rule.consumers_max).last(),
@@ -76,6 +77,7 @@ impl Destinations {
             expiration_us: matching().filter_map(|rule| rule.expiration_us).last(),
             priorities: flag(|rule| rule.priorities),
             sticky_groups: flag(|rule| rule.sticky_groups),
+            ..QueueProperties::default()
         };
         let auto_create = matching().filter_map(|rule| rule.auto_create).last();
         Destination { properties, auto_create: auto_create.unwrap_or(self.auto_create) }
@@ -139,7 +141,8 @@ mod tests {
 
     #[test]
     fn wildcards_match_words() {
-        let check = |pattern, name, expect| assert_eq!(pattern_matches(pattern, name), expect, "{pattern} {name}");
+        let check =
+            |pattern, name, expect| assert_eq!(pattern_matches(pattern, name), expect, "{pattern} {name}");
         check("orders", "orders", true);
         check("orders", "orders.eu", false);
         check("orders.*", "orders.eu", true);

@@ -77,7 +77,11 @@ pub struct Adopted {
 /// What a client sent in its SASL exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SaslStep {
-    Start { mechanism: String, initial_response: Option<Vec<u8>>, loopback: bool },
+    Start {
+        mechanism: String,
+        initial_response: Option<Vec<u8>>,
+        loopback: bool,
+    },
     Response(Vec<u8>),
     /// The connection ended in the middle of the exchange.
     Abandon,

@@ -6,14 +6,11 @@
 use corelane_engine as engine;
 use corelane_engine::selector::{self, Field, HeaderField};
 use corelane_wire::amqp10::{
-    Encode, Header, Map, MessageId, Property, PropertyFields, Raw, Sections, Value, write_message_annotations,
+    Encode, Header, Map, Property, PropertyFields, Raw, Sections, Value, write_message_annotations,
 };
 
 use crate::buffers::Buffers;
 use crate::mail::DeliveryCounts;
-
-/// Priority of a message that states none (AMQP 1.0 §3.2.1).
-const PRIORITY_DEFAULT: u8 = 4;
 
 /// An encoded AMQP 1.0 message.
 #[derive(Debug)]
@@ -152,7 +149,8 @@ impl Message {
         if self.application_properties == 0 {
             return Value::Null;
         }
-        let mut reader = corelane_wire::amqp10::Reader::new(&self.bytes[self.application_properties as usize..]);
+        let mut reader =
+            corelane_wire::amqp10::Reader::new(&self.bytes[self.application_properties as usize..]);
         let map = match Raw::read(&mut reader).and_then(|raw| Map::decode(raw.bytes())) {
             Ok(map) => map,
             Err(_) => return Value::Null,

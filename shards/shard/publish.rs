@@ -92,7 +92,9 @@ impl Shard {
     fn destination_of(&mut self, message: &Message) -> Destination {
         let name = match message.to().map(Address::parse) {
             Some(Address::Queue(name)) => name,
-            Some(Address::Unsupported | Address::Invalid) => return Destination::Nowhere(PublishOutcome::NoQueue),
+            Some(Address::Unsupported | Address::Invalid) => {
+                return Destination::Nowhere(PublishOutcome::NoQueue);
+            }
             None => return Destination::Nowhere(PublishOutcome::NoAddress),
         };
         let home = home_shard(VIRTUAL_HOST, &name, self.shards);
@@ -145,7 +147,9 @@ impl Shard {
             };
             let stored = Stored { link, first: delivery_id, last: delivery_id, settled, outcome };
             match &mut run {
-                Some(run) if run.last.wrapping_add(1) == delivery_id && run.is_alike(&stored) => run.last = delivery_id,
+                Some(run) if run.last.wrapping_add(1) == delivery_id && run.is_alike(&stored) => {
+                    run.last = delivery_id
+                }
                 Some(_) | None => self.post_stored(from, run.replace(stored)),
             }
         }
@@ -190,7 +194,14 @@ impl Shard {
     }
 
     /// Tells a producer what became of its message.
-    fn answer(&mut self, slot: ConnectionSlot, link: LinkId, delivery_id: u32, settled: bool, outcome: PublishOutcome) {
+    fn answer(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        delivery_id: u32,
+        settled: bool,
+        outcome: PublishOutcome,
+    ) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if outcome != PublishOutcome::Stored {
             self.counters.messages_unroutable += u64::from(outcome != PublishOutcome::Malformed);

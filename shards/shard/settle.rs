@@ -15,7 +15,12 @@ use crate::event::ConnectionSlot;
 use crate::mail::{LinkRef, Mail, Settlement};
 
 impl Shard {
-    pub(crate) fn on_disposition(&mut self, now: u64, slot: ConnectionSlot, state: Option<DeliveryState<'_>>) {
+    pub(crate) fn on_disposition(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        state: Option<DeliveryState<'_>>,
+    ) {
         let stated = state.and_then(|state| match state {
             DeliveryState::Transactional { outcome, .. } => outcome,
             _ => state.outcome(),
@@ -72,7 +77,13 @@ impl Shard {
     }
 
     /// AMQP 1.0 §3.4.5: the annotations of a modified outcome are added to the message's.
-    pub(crate) fn annotate(&mut self, consumer: ConsumerId, place: Place, acquisition: Acquisition, map: Map<'_>) {
+    pub(crate) fn annotate(
+        &mut self,
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+        map: Map<'_>,
+    ) {
         if let Some(message) = self.engine.message_mut(consumer, place, acquisition) {
             message.annotate(map);
         }

@@ -61,7 +61,6 @@ pub struct Turn {
 }
 
 /// A shard.
-#[derive(Debug)]
 pub struct Shard {
     pub(crate) index: usize,
     pub(crate) shards: usize,
@@ -92,6 +91,15 @@ pub struct Shard {
     stopped: bool,
     /// Keeps the shard on its thread.
     not_send: PhantomData<*const ()>,
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard")
+            .field("index", &self.index)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A shard never leaves its thread:
@@ -359,7 +367,9 @@ impl Shard {
             Mail::Deliver(deliveries) => self.on_deliver(now, deliveries),
             Mail::Lent { link, epoch, posted } => self.on_lent(link, epoch, posted),
             Mail::Settle(settlements) => self.on_settle(now, settlements),
-            Mail::CloseConsumer { consumer, oldest_written } => self.on_close_consumer(now, consumer, oldest_written),
+            Mail::CloseConsumer { consumer, oldest_written } => {
+                self.on_close_consumer(now, consumer, oldest_written)
+            }
             Mail::ConsumerGone { link } => self.on_consumer_gone(link),
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
             Mail::Stop => self.on_stop(now),

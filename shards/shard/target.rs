@@ -104,7 +104,8 @@ impl Target {
                 Answer::Drain { epoch: self.epoch }
             }
             TargetState::Lending => {
-                let lendable = if ready && self.staged.is_empty() { credit.min(TARGET_MESSAGES_MAX) } else { 0 };
+                let lendable =
+                    if ready && self.staged.is_empty() { credit.min(TARGET_MESSAGES_MAX) } else { 0 };
                 if lendable > outstanding && (outstanding < TARGET_MESSAGES_MAX / 2 || self.flow) {
                     self.limit = self.received.wrapping_add(lendable);
                 } else if self.acknowledged == self.received && !self.flow {
@@ -113,7 +114,10 @@ impl Target {
                 Answer::Never
             }
         };
-        if answer == Answer::Never && !matches!(self.state, TargetState::Lending) && self.acknowledged == self.received {
+        if answer == Answer::Never
+            && !matches!(self.state, TargetState::Lending)
+            && self.acknowledged == self.received
+        {
             return None;
         }
         self.acknowledged = self.received;
@@ -196,7 +200,14 @@ impl HomeTargets {
     }
 
     /// Notes a delivery that is about to be posted, and says what the consumer may do next.
-    pub(crate) fn note_posted(&mut self, now: u64, index: u32, place: Place, acquisition: Acquisition, bytes: usize) {
+    pub(crate) fn note_posted(
+        &mut self,
+        now: u64,
+        index: u32,
+        place: Place,
+        acquisition: Acquisition,
+        bytes: usize,
+    ) {
         let Some(target) = self.slab.get_mut(index as usize) else { return };
         target.posted = target.posted.wrapping_add(1);
         target.unacknowledged.push_back(Unacknowledged { place, acquisition, bytes, posted_at: now });
@@ -247,7 +258,13 @@ impl Shard {
         self.post(from, Lane::Control, Mail::Consuming { link, result });
     }
 
-    fn attach_target(&mut self, now: u64, from: usize, link: LinkRef, request: &ConsumeRequest) -> Result<ConsumerId, Refusal> {
+    fn attach_target(
+        &mut self,
+        now: u64,
+        from: usize,
+        link: LinkRef,
+        request: &ConsumeRequest,
+    ) -> Result<ConsumerId, Refusal> {
         let queue = self.find_or_create(&request.queue)?;
         let entry = self.targets.slab.vacant_entry();
         let index = entry.key() as u32;
@@ -315,7 +332,12 @@ impl Shard {
         self.peers.reuse_settlements(settlements);
     }
 
-    pub(crate) fn on_close_consumer(&mut self, now: u64, consumer: ConsumerId, oldest_written: Option<Place>) {
+    pub(crate) fn on_close_consumer(
+        &mut self,
+        now: u64,
+        consumer: ConsumerId,
+        oldest_written: Option<Place>,
+    ) {
         if self.targets.remove(consumer).is_some() {
             self.engine.close_consumer(now, consumer, oldest_written);
         }
@@ -395,7 +417,15 @@ impl Shard {
     fn write_remote(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, delivery: RemoteDelivery) {
         let RemoteDelivery { place, acquisition, counts, message, .. } = delivery;
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let written = crate::deliver::write(&mut self.head, now, connection, link, &message, (place, acquisition), counts);
+        let written = crate::deliver::write(
+            &mut self.head,
+            now,
+            connection,
+            link,
+            &message,
+            (place, acquisition),
+            counts,
+        );
         self.counters.deliveries += 1;
         match written {
             Written::Whole { presettled } => {
@@ -446,7 +476,9 @@ impl Shard {
         if target.epoch == epoch {
             match &mut target.state {
                 TargetState::Lending => {}
-                TargetState::Recalling { posted: known } | TargetState::Draining { posted: known } => *known = Some(posted),
+                TargetState::Recalling { posted: known } | TargetState::Draining { posted: known } => {
+                    *known = Some(posted)
+                }
             }
         }
         self.conclude_target(slot, link);
