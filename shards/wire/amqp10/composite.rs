@@ -5,7 +5,7 @@
 
 use super::descriptor;
 use super::error::DecodeError;
-use super::reader::Reader;
+use super::reader::{Layout, Reader};
 use super::symbols::Symbols;
 use super::value::{List, Map, Raw, Value, boolean, symbol, text};
 
@@ -109,7 +109,9 @@ pub(super) trait Field<'a>: Sized {
 #[cold]
 fn wrong<T>(field: &'static str, code: u8) -> Result<T, DecodeError> {
     // Whether the code is known at all is the better news.
-    super::reader::Layout::of(if code == 0 { 0x40 } else { code })?;
+    if code != 0 && Layout::of(code) == Layout::Unknown {
+        return Err(DecodeError::UnknownConstructor { code });
+    }
     Err(DecodeError::WrongType { field, code })
 }
 

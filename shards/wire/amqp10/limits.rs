@@ -12,8 +12,8 @@ pub const DELIVERY_TAG_SIZE_MAX: usize = 32;
 
 /// Most elements of an array whose elements have no bytes (`null`, `true`, `list0`, …). Nothing else bounds how long
 /// walking such an array takes, so a larger count is an error.
-pub const ARRAY_EMPTY_ELEMENTS_MAX: u32 = 4096;
+pub const ARRAY_EMPTY_ELEMENTS_MAX: u32 = 255;
 
-/// Deepest nesting of compound values that [`Value::check`](super::Value::check) follows. Deeper is an error. Plain
+/// Deepest nesting of compound values that [`check_value`](super::check_value) follows. Deeper is an error. Plain
 /// skipping jumps over compound values by their size and needs no such bound.
 pub const NESTING_MAX: usize = 64;

@@ -7,6 +7,7 @@
 //!
 //! Left out: what the values demand of the receiver. That is the protocol's business.
 
+mod check;
 mod composite;
 pub mod condition;
 mod delivery_state;
@@ -26,6 +27,7 @@ mod terminus;
 mod transaction;
 mod value;
 
+pub use check::check_value;
 pub use delivery_state::{DeliveryState, Error, Modified, Outcome, Received};
 pub use descriptor::Descriptor;
 pub use encode::{Encode, ListWriter, MapWriter};

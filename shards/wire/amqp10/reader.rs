@@ -98,10 +98,11 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(super) fn skip_data(&mut self, code: u8) -> Result<&'a [u8], DecodeError> {
         let start = self.rest;
-        match Layout::of(code)? {
+        match Layout::of(code) {
             Layout::Fixed(size) => self.take(usize::from(size))?,
             Layout::Sized => self.sized(false)?,
             Layout::SizedWide => self.sized(true)?,
+            Layout::Unknown => return Err(DecodeError::UnknownConstructor { code }),
         };
         Ok(&start[..start.len() - self.rest.len()])
     }
@@ -110,24 +111,36 @@ impl<'a> Reader<'a> {
 /// How the data behind a constructor's code is laid out (§1.2, figure 1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
+    Unknown,
     Fixed(u8),
     Sized,
     SizedWide,
 }
 
+/// Looked up instead of computed: skipping values is most of what a section scan and a look-up do.
+static LAYOUTS: [Layout; 256] = {
+    let mut layouts = [Layout::Unknown; 256];
+    let mut code = 0;
+    while code < layouts.len() {
+        layouts[code] = match code {
+            0x40..=0x45 => Layout::Fixed(0),
+            0x50..=0x56 => Layout::Fixed(1),
+            0x60 | 0x61 => Layout::Fixed(2),
+            0x70..=0x74 => Layout::Fixed(4),
+            0x80..=0x84 => Layout::Fixed(8),
+            0x94 | 0x98 => Layout::Fixed(16),
+            0xa0 | 0xa1 | 0xa3 | 0xc0 | 0xc1 | 0xe0 => Layout::Sized,
+            0xb0 | 0xb1 | 0xb3 | 0xd0 | 0xd1 | 0xf0 => Layout::SizedWide,
+            _ => Layout::Unknown,
+        };
+        code += 1;
+    }
+    layouts
+};
+
 impl Layout {
     #[inline]
-    pub(super) fn of(code: u8) -> Result<Self, DecodeError> {
-        Ok(match code {
-            0x40..=0x45 => Self::Fixed(0),
-            0x50..=0x56 => Self::Fixed(1),
-            0x60 | 0x61 => Self::Fixed(2),
-            0x70..=0x74 => Self::Fixed(4),
-            0x80..=0x84 => Self::Fixed(8),
-            0x94 | 0x98 => Self::Fixed(16),
-            0xa0 | 0xa1 | 0xa3 | 0xc0 | 0xc1 | 0xe0 => Self::Sized,
-            0xb0 | 0xb1 | 0xb3 | 0xd0 | 0xd1 | 0xf0 => Self::SizedWide,
-            _ => return Err(DecodeError::UnknownConstructor { code }),
-        })
+    pub(super) fn of(code: u8) -> Self {
+        LAYOUTS[usize::from(code)]
     }
 }

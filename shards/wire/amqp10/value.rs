@@ -367,7 +367,9 @@ impl<'a> Array<'a> {
         }
         let constructor = inside.skip_constructor()?;
         let array = Self { count, constructor, data: inside.rest() };
-        let fits = match Layout::of(array.code())? {
+        let code = array.code();
+        let fits = match Layout::of(code) {
+            Layout::Unknown => return Err(DecodeError::UnknownConstructor { code }),
             Layout::Fixed(0) if count > ARRAY_EMPTY_ELEMENTS_MAX => {
                 return Err(DecodeError::TooManyEmptyElements { count });
             }

@@ -1,0 +1,1 @@
+//! Do others read what we write, and we what others write?
