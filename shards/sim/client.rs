@@ -1,0 +1,369 @@
+//! What does a client do, and what does it see? The protocol's client role, with a record of everything that arrived.
+
+use std::collections::VecDeque;
+
+use corelane_protocol::amqp10::{
+    self, AttachRequest, Config, Event, LinkId, Outgoing, Progress, SendReadiness, SessionId, Token,
+};
+use corelane_wire::amqp10::{
+    DeliveryState, DistributionMode, Encode, Header, Map, MapWriter, Properties, ReceiverSettleMode, Sections,
+    SenderSettleMode, Source, Symbols, Target, TargetArchetype, Value, write_application_properties, write_data,
+};
+
+/// A message that arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub link: LinkId,
+    pub delivery_id: u32,
+    pub body: String,
+    pub settled: bool,
+    pub delivery_count: u32,
+    pub first_acquirer: bool,
+}
+
+/// How a receiver attaches.
+#[derive(Clone, Debug, Default)]
+pub struct ReceiverOptions {
+    pub selector: Option<String>,
+    pub no_local: bool,
+    pub browse: bool,
+    pub priority: Option<i32>,
+    pub presettled: bool,
+    pub dynamic: bool,
+}
+
+/// How a sender attaches.
+#[derive(Clone, Debug, Default)]
+pub struct SenderOptions {
+    pub presettled: bool,
+    /// No address: each message says where it goes.
+    pub anonymous: bool,
+    pub dynamic: bool,
+}
+
+/// A message to send.
+#[derive(Clone, Debug)]
+struct Waiting {
+    link: LinkId,
+    bytes: Vec<u8>,
+    written: usize,
+    token: u64,
+}
+
+/// One client with one session.
+#[derive(Debug)]
+pub struct Client {
+    pub(crate) protocol: amqp10::Connection,
+    pub(crate) input: Vec<u8>,
+    session: Option<SessionId>,
+    outgoing: VecDeque<Waiting>,
+    sent: u64,
+    /// What became of sent messages: token, and the outcome's name.
+    pub outcomes: Vec<(u64, String)>,
+    pub received: Vec<Received>,
+    /// Names of dynamic nodes, by link.
+    pub addresses: Vec<(LinkId, String)>,
+    pub attached: Vec<LinkId>,
+    /// Detached links and the error's condition.
+    pub detached: Vec<(LinkId, Option<String>)>,
+    /// Flows that said a drain is done: link, and the credit that was left when it was.
+    pub drained: Vec<LinkId>,
+    /// The connection has ended, with the error's condition.
+    pub closed: Option<Option<String>>,
+    /// Accept what arrives at once.
+    pub accepts: bool,
+}
+
+impl Client {
+    pub(crate) fn new(now: u64) -> Self {
+        let config = Config { container_id: "client".into(), idle_timeout_us: None, ..Config::default() };
+        Client {
+            protocol: amqp10::Connection::client(config, now),
+            input: Vec::new(),
+            session: None,
+            outgoing: VecDeque::new(),
+            sent: 0,
+            outcomes: Vec::new(),
+            received: Vec::new(),
+            addresses: Vec::new(),
+            attached: Vec::new(),
+            detached: Vec::new(),
+            drained: Vec::new(),
+            closed: None,
+            accepts: false,
+        }
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.session = self.protocol.begin();
+        assert!(self.session.is_some(), "the connection is open");
+    }
+
+    fn session(&self) -> SessionId {
+        self.session.expect("begin was called when the connection was made")
+    }
+
+    pub fn attach_sender(&mut self, name: &str, address: &str, options: &SenderOptions) -> LinkId {
+        let target = Target {
+            address: (!options.anonymous && !options.dynamic).then_some(address),
+            dynamic: options.dynamic,
+            ..Target::default()
+        };
+        let sender_settle_mode =
+            if options.presettled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
+        let request = AttachRequest {
+            name,
+            source: Some(Source::default()),
+            target: Some(TargetArchetype::Target(target)),
+            sender_settle_mode,
+            receiver_settle_mode: ReceiverSettleMode::First,
+            max_message_size: None,
+            desired_capabilities: Symbols::default(),
+            properties: None,
+        };
+        self.protocol.attach_sender(self.session(), &request).expect("a handle is left")
+    }
+
+    pub fn attach_receiver(&mut self, name: &str, address: &str, options: &ReceiverOptions) -> LinkId {
+        let filters = encoded_filters(options);
+        let mut properties = Vec::new();
+        if let Some(priority) = options.priority {
+            let mut map = MapWriter::new(&mut properties);
+            map.symbol("priority", &Value::Int(priority));
+            map.finish();
+        }
+        let map = |bytes| Map::decode(bytes).ok();
+        let source = Source {
+            address: (!options.dynamic).then_some(address),
+            dynamic: options.dynamic,
+            distribution_mode: options.browse.then_some(DistributionMode::Copy),
+            filter: map(&filters),
+            ..Source::default()
+        };
+        let sender_settle_mode =
+            if options.presettled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
+        let request = AttachRequest {
+            name,
+            source: Some(source),
+            target: Some(TargetArchetype::Target(Target::default())),
+            sender_settle_mode,
+            receiver_settle_mode: ReceiverSettleMode::First,
+            max_message_size: None,
+            desired_capabilities: Symbols::default(),
+            properties: map(&properties),
+        };
+        self.protocol.attach_receiver(self.session(), &request).expect("a handle is left")
+    }
+
+    /// Queues a message whose body is `body`; it is sent when there is credit. Returns its token.
+    pub fn send(&mut self, link: LinkId, body: &str) -> u64 {
+        self.send_with(link, body, &Properties::default(), &[], &Header::default())
+    }
+
+    pub fn send_with(
+        &mut self,
+        link: LinkId,
+        body: &str,
+        properties: &Properties<'_>,
+        application: &[(&str, Value<'_>)],
+        header: &Header,
+    ) -> u64 {
+        let mut bytes = Vec::new();
+        if *header != Header::default() {
+            header.encode(&mut bytes);
+        }
+        if *properties != Properties::default() {
+            properties.encode(&mut bytes);
+        }
+        if !application.is_empty() {
+            write_application_properties(&mut bytes, application);
+        }
+        write_data(&mut bytes, body.as_bytes());
+        self.sent += 1;
+        self.outgoing.push_back(Waiting { link, bytes, written: 0, token: self.sent });
+        self.sent
+    }
+
+    pub fn credit(&mut self, link: LinkId, credit: u32) {
+        self.protocol.grant_credit(link, credit, false);
+    }
+
+    pub fn drain(&mut self, link: LinkId, credit: u32) {
+        self.protocol.grant_credit(link, credit, true);
+    }
+
+    pub fn settle(&mut self, link: LinkId, delivery_id: u32, state: &DeliveryState<'_>) {
+        self.protocol.settle(link, delivery_id, state);
+    }
+
+    pub fn detach(&mut self, link: LinkId) {
+        self.protocol.detach(link, true, None);
+    }
+
+    pub fn close(&mut self) {
+        self.protocol.close(None);
+    }
+
+    pub fn bodies(&self, link: LinkId) -> Vec<&str> {
+        let of_link = self.received.iter().filter(|received| received.link == link);
+        of_link.map(|received| received.body.as_str()).collect()
+    }
+
+    /// Reads what has arrived and writes what can be written. True if anything happened.
+    pub(crate) fn act(&mut self, now: u64) -> bool {
+        let input = std::mem::take(&mut self.input);
+        let mut rest = input.as_slice();
+        let mut protocol = std::mem::replace(&mut self.protocol, amqp10::Connection::client(Config::default(), now));
+        let mut acted = false;
+        while let Some(event) = protocol.receive(now, &mut rest) {
+            acted = true;
+            self.on_event(&mut protocol, event);
+        }
+        self.protocol = protocol;
+        self.input = rest.to_vec();
+        acted |= self.write();
+        self.protocol.finish_turn(now);
+        acted
+    }
+
+    fn on_event(&mut self, protocol: &mut amqp10::Connection, event: Event<'_>) {
+        match event {
+            Event::Message(message) => {
+                let (link, delivery_id, settled) = (message.link, message.delivery_id, message.settled);
+                self.received.push(read_message(link, delivery_id, settled, message.payload.bytes()));
+                if self.accepts && !settled {
+                    protocol.settle(link, delivery_id, &DeliveryState::Accepted);
+                }
+            }
+            Event::Disposition { state, .. } => {
+                let name = state.map_or("none".to_owned(), |state| outcome_name(&state));
+                while let Some(disposed) = protocol.poll_outcome() {
+                    self.outcomes.push((disposed.token.0, name.clone()));
+                }
+            }
+            Event::AttachConfirmed { link, attach } => {
+                let source = attach.source.and_then(|source| source.address);
+                let target = match attach.target {
+                    Some(TargetArchetype::Target(target)) => target.address,
+                    Some(TargetArchetype::Coordinator(_)) | None => None,
+                };
+                self.attached.push(link);
+                if let Some(address) = source.or(target) {
+                    self.addresses.push((link, address.to_owned()));
+                }
+            }
+            Event::LinkFlow { link, drain: true, credit: 0, .. } => self.drained.push(link),
+            Event::Detached { link, error, .. } => {
+                self.detached.push((link, error.map(|error| error.condition.to_owned())));
+            }
+            Event::Closed { error } => self.closed = Some(error.map(|error| error.condition.to_owned())),
+            Event::LinkFlow { .. }
+            | Event::SessionFlow { .. }
+            | Event::SessionBegun { .. }
+            | Event::Ended { .. }
+            | Event::Opened(_)
+            | Event::Attached { .. }
+            | Event::SaslInit { .. }
+            | Event::SaslResponse(_)
+            | Event::SaslMechanisms(_)
+            | Event::SaslChallenge(_)
+            | Event::SaslOutcome { .. } => {}
+        }
+    }
+
+    /// Sends queued messages in order, per link.
+    fn write(&mut self) -> bool {
+        let mut wrote = false;
+        let mut blocked: Vec<LinkId> = Vec::new();
+        let mut kept = VecDeque::new();
+        while let Some(mut waiting) = self.outgoing.pop_front() {
+            if blocked.contains(&waiting.link) || !self.write_one(&mut waiting, &mut wrote) {
+                blocked.push(waiting.link);
+                kept.push_back(waiting);
+            }
+        }
+        self.outgoing = kept;
+        wrote
+    }
+
+    /// True if the message is written whole, or never will be.
+    fn write_one(&mut self, waiting: &mut Waiting, wrote: &mut bool) -> bool {
+        let Waiting { link, ref bytes, written, token } = *waiting;
+        let progress = if written == 0 {
+            if self.protocol.can_send(link) != SendReadiness::Ready {
+                return self.detached.iter().any(|(detached, _)| *detached == link);
+            }
+            let outgoing =
+                Outgoing { token: Token(token, 0), settled: false, message_format: 0, head: &[], rest: bytes };
+            self.protocol.send(link, &outgoing)
+        } else {
+            self.protocol.send_more(link, &bytes[written..])
+        };
+        match progress {
+            Progress::Complete { .. } => {
+                *wrote = true;
+                true
+            }
+            Progress::Partial { written, .. } => {
+                *wrote |= written > 0;
+                waiting.written += written;
+                false
+            }
+            Progress::TooLarge => panic!("a message larger than the broker takes"),
+            Progress::NotReady(_) => false,
+        }
+    }
+}
+
+fn read_message(link: LinkId, delivery_id: u32, settled: bool, bytes: &[u8]) -> Received {
+    let sections = Sections::scan(bytes).expect("the broker sends whole messages");
+    let header = sections.header(bytes).expect("the broker sends right headers");
+    let body = match sections.body_values(bytes).next() {
+        Some(Ok(Value::Binary(body))) => String::from_utf8_lossy(body).into_owned(),
+        Some(_) | None => String::new(),
+    };
+    Received {
+        link,
+        delivery_id,
+        body,
+        settled,
+        delivery_count: header.delivery_count,
+        first_acquirer: header.first_acquirer,
+    }
+}
+
+fn outcome_name(state: &DeliveryState<'_>) -> String {
+    match state {
+        DeliveryState::Accepted => "accepted".to_owned(),
+        DeliveryState::Rejected { error } => {
+            format!("rejected {}", error.map_or("", |error| error.condition))
+        }
+        DeliveryState::Released => "released".to_owned(),
+        DeliveryState::Modified(_) => "modified".to_owned(),
+        DeliveryState::Received(_) | DeliveryState::Declared { .. } | DeliveryState::Transactional { .. } => {
+            "other".to_owned()
+        }
+    }
+}
+
+/// The filter map of a source, encoded by hand: descriptors are the filters' codes.
+fn encoded_filters(options: &ReceiverOptions) -> Vec<u8> {
+    struct Filter<'a>(u64, Value<'a>);
+    impl Encode for Filter<'_> {
+        fn encode(&self, out: &mut Vec<u8>) {
+            out.push(0);
+            self.0.encode(out);
+            self.1.encode(out);
+        }
+    }
+    let mut bytes = Vec::new();
+    let mut map = MapWriter::new(&mut bytes);
+    if let Some(selector) = &options.selector {
+        map.symbol("jms-selector", &Filter(0x0000_468C_0000_0004, Value::String(selector)));
+    }
+    if options.no_local {
+        map.symbol("no-local", &Filter(0x0000_468C_0000_0003, Value::List(Default::default())));
+    }
+    map.finish();
+    bytes
+}

@@ -1,0 +1,16 @@
+//! How does the broker behave when the world is what a seed makes it?
+//!
+//! A second driver of the same shards: several of them, clients on simulated sockets, lanes between the shards, and a clock
+//! that only the world moves. What the real world leaves open is drawn from the seed: in which order participants act, how
+//! many bytes arrive at a time, how much mail is taken from which lane. Equal seeds give equal runs.
+//!
+//! Invariants: lanes keep the order of one sender, one receiver and one kind; a socket keeps the order of its bytes; nothing
+//! else is promised. After every step the engines' `verify` can be asked for.
+
+mod client;
+mod random;
+mod world;
+
+pub use client::{Client, Received, ReceiverOptions, SenderOptions};
+pub use random::Random;
+pub use world::{Setup, World, names_homed_at};

@@ -1,0 +1,277 @@
+//! What happens between shards: moves, ends, stalls, full lanes.
+
+use corelane_protocol::amqp10::LinkId;
+use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
+
+fn world(shards: usize, seed: u64) -> World {
+    World::new(&Setup { seed, ..Setup::new(shards) })
+}
+
+fn name_at(shard: usize, shards: usize) -> String {
+    names_homed_at(shard, shards).next().expect("there is one for each shard")
+}
+
+/// A connection publishes to queues everywhere, then attaches its first consumer and so moves, publishing all the while:
+/// each queue has the messages of each link in order, each settled once.
+#[test]
+fn s61_order_and_settlements_hold_over_a_move() {
+    for seed in 0..50 {
+        let mut world = world(4, seed);
+        let client = world.connect(0);
+        let names: Vec<String> = (0..4).map(|shard| name_at(shard, 4)).collect();
+        let senders: Vec<LinkId> = names
+            .iter()
+            .map(|name| world.clients[client].attach_sender(name, name, &SenderOptions::default()))
+            .collect();
+        world.run();
+        for n in 0..30 {
+            for sender in &senders {
+                world.clients[client].send(*sender, &n.to_string());
+            }
+        }
+        for _ in 0..seed % 7 {
+            world.step();
+        }
+        let receiver = world.clients[client].attach_receiver("r", &names[3], &ReceiverOptions::default());
+        for n in 30..60 {
+            for sender in &senders {
+                world.clients[client].send(*sender, &n.to_string());
+            }
+        }
+        world.clients[client].credit(receiver, 1000);
+        world.run();
+        assert_eq!(world.shard_of(client), 3);
+        let mut tokens: Vec<u64> = world.clients[client].outcomes.iter().map(|(token, _)| *token).collect();
+        tokens.sort_unstable();
+        assert_eq!(tokens, (1..=240).collect::<Vec<u64>>(), "seed {seed}");
+        let expect: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+        assert_eq!(world.clients[client].bodies(receiver), expect);
+        let reader = world.connect(1);
+        for name in &names[..3] {
+            let link = world.clients[reader].attach_receiver(name, name, &ReceiverOptions::default());
+            world.clients[reader].credit(link, 1000);
+            world.run();
+            assert_eq!(world.clients[reader].bodies(link), expect, "{name}, seed {seed}");
+        }
+    }
+}
+
+/// A connection dies while the home of one of its consumers is delivering to it: everything comes back, in order, once.
+#[test]
+fn s62_a_dead_targets_messages_come_back_in_order() {
+    for seed in 0..50 {
+        let mut world = world(2, seed);
+        let (near, far) = (name_at(0, 2), name_at(1, 2));
+        let producer = world.connect(1);
+        let sender = world.clients[producer].attach_sender("s", &far, &SenderOptions::default());
+        let doomed = world.connect(0);
+        world.clients[doomed].attach_receiver("near", &near, &ReceiverOptions::default());
+        let receiver = world.clients[doomed].attach_receiver("far", &far, &ReceiverOptions::default());
+        world.clients[doomed].credit(receiver, 100);
+        world.run();
+        for n in 0..60 {
+            world.clients[producer].send(sender, &n.to_string());
+        }
+        for _ in 0..3 + seed % 9 {
+            world.step();
+        }
+        world.kill(doomed);
+        world.run();
+        let heir = world.connect(1);
+        let link = world.clients[heir].attach_receiver("heir", &far, &ReceiverOptions::default());
+        world.clients[heir].credit(link, 1000);
+        world.run();
+        let expect: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+        assert_eq!(world.clients[heir].bodies(link), expect, "seed {seed}");
+    }
+}
+
+/// Connections on all shards name the same queue at once: it is one queue. When it goes while messages are on their way to
+/// it, their producers are told, and none turns up in a queue of the same name.
+#[test]
+fn s63_one_queue_whoever_names_it_and_none_for_the_dead() {
+    for seed in 0..30 {
+        let mut world = world(4, seed);
+        let clients: Vec<usize> = (0..4).map(|shard| world.connect(shard)).collect();
+        let senders: Vec<LinkId> = clients
+            .iter()
+            .map(|&client| world.clients[client].attach_sender("s", "shared", &SenderOptions::default()))
+            .collect();
+        for (&client, &sender) in clients.iter().zip(&senders) {
+            world.clients[client].send(sender, "x");
+        }
+        world.run();
+        let homes = world.shards.iter().filter(|shard| shard.queue("shared").is_some()).count();
+        assert_eq!(homes, 1);
+
+        let owner = world.connect(0);
+        let options = ReceiverOptions { dynamic: true, ..ReceiverOptions::default() };
+        let dynamic = world.clients[owner].attach_receiver("d", "", &options);
+        world.run();
+        let (_, address) = world.clients[owner].addresses[0].clone();
+        let producer = world.connect(1);
+        let sender = world.clients[producer].attach_sender("d", &address, &SenderOptions::default());
+        world.run();
+        world.stall(0, true);
+        for n in 0..5 {
+            world.clients[producer].send(sender, &n.to_string());
+        }
+        world.run();
+        world.clients[owner].detach(dynamic);
+        world.run();
+        world.stall(0, false);
+        world.run();
+        assert_eq!(world.clients[producer].outcomes.len(), 5);
+        let rejected = world.clients[producer].outcomes.iter().filter(|(_, o)| o == "rejected amqp:not-found").count();
+        let accepted = world.clients[producer].outcomes.iter().filter(|(_, o)| o == "accepted").count();
+        assert_eq!(rejected + accepted, 5);
+        let again = world.clients[producer].attach_sender("again", &address, &SenderOptions::default());
+        world.run();
+        world.clients[producer].send(again, "new");
+        world.clients[producer].send(sender, "old");
+        world.run();
+        let reader = world.connect(2);
+        let link = world.clients[reader].attach_receiver("r", &address, &ReceiverOptions::default());
+        world.clients[reader].credit(link, 10);
+        world.run();
+        assert_eq!(world.clients[reader].bodies(link), ["new"], "seed {seed}");
+    }
+}
+
+/// Heavy traffic both ways between two shards, one client on each slow to read: both go on, order holds, nothing is lost.
+#[test]
+fn s64_full_lanes_both_ways_and_slow_readers() {
+    for seed in 0..4 {
+        let mut world = World::new(&Setup { seed, verify: false, ..Setup::new(2) });
+        let names = [name_at(0, 2), name_at(1, 2)];
+        let mut pairs = Vec::new();
+        for shard in 0..2 {
+            let client = world.connect(shard);
+            // The first consumer keeps the connection where it is, the second is a target on the other shard.
+            world.clients[client].attach_receiver("stay", &format!("{}x", names[shard]), &ReceiverOptions::default());
+            world.run();
+            world.clients[client].accepts = true;
+            let receiver = world.clients[client].attach_receiver("r", &names[1 - shard], &ReceiverOptions::default());
+            world.clients[client].credit(receiver, 20_000);
+            let sender = world.clients[client].attach_sender("s", &names[1 - shard], &SenderOptions::default());
+            pairs.push((client, sender, receiver));
+        }
+        world.run();
+        for n in 0..10_000 {
+            for &(client, sender, _) in &pairs {
+                world.clients[client].send(sender, &n.to_string());
+            }
+        }
+        for round in 0..200 {
+            world.client_reads(pairs[round % 2].0, false);
+            world.client_reads(pairs[1 - round % 2].0, true);
+            for _ in 0..5 {
+                world.step();
+            }
+        }
+        for &(client, ..) in &pairs {
+            world.client_reads(client, true);
+        }
+        world.run();
+        let expect: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
+        for &(client, _, receiver) in &pairs {
+            assert_eq!(world.clients[client].bodies(receiver), expect, "seed {seed}");
+            assert_eq!(world.clients[client].outcomes.len(), 10_000);
+        }
+    }
+}
+
+/// One shard stands still: traffic among the others goes on; what needs it waits, and resumes.
+#[test]
+fn s65_a_stalled_shard_harms_nobody_else() {
+    let mut world = world(3, 4);
+    let (here, there) = (name_at(0, 3), name_at(2, 3));
+    let producer = world.connect(0);
+    let near = world.clients[producer].attach_sender("near", &here, &SenderOptions::default());
+    let far = world.clients[producer].attach_sender("far", &there, &SenderOptions::default());
+    let consumer = world.connect(1);
+    let receiver = world.clients[consumer].attach_receiver("r", &here, &ReceiverOptions::default());
+    world.clients[consumer].credit(receiver, 1000);
+    world.run();
+    world.stall(2, true);
+    for n in 0..100 {
+        world.clients[producer].send(far, &n.to_string());
+        world.clients[producer].send(near, &n.to_string());
+    }
+    let late = world.clients[producer].attach_sender("late", &there, &SenderOptions::default());
+    let waiting = world.clients[producer].attach_sender("later", &here, &SenderOptions::default());
+    world.run();
+    world.advance(2_000_000);
+    assert_eq!(world.clients[consumer].bodies(receiver).len(), 100);
+    assert_eq!(world.clients[producer].outcomes.len(), 100);
+    assert!(world.clients[producer].attached.contains(&waiting), "an attach to another shard is answered");
+    assert!(!world.clients[producer].attached.contains(&late), "an attach to the stalled one waits");
+    world.stall(2, false);
+    world.run();
+    assert_eq!(world.clients[producer].outcomes.len(), 200);
+    assert!(world.clients[producer].attached.contains(&late));
+}
+
+/// A message notified to a high-priority consumer elsewhere, whose socket blocks before it can be written, goes to the next
+/// one; nothing waits for another publish.
+#[test]
+fn s01_a_blocked_target_hands_its_message_on() {
+    for seed in 0..20 {
+        let mut world = world(2, seed);
+        let (far, near) = (name_at(1, 2), name_at(0, 2));
+        let high = world.connect(0);
+        world.clients[high].attach_receiver("stay", &near, &ReceiverOptions::default());
+        let options = ReceiverOptions { priority: Some(10), ..ReceiverOptions::default() };
+        let first = world.clients[high].attach_receiver("high", &far, &options);
+        world.clients[high].credit(first, 100_000);
+        let low = world.connect(1);
+        let second = world.clients[low].attach_receiver("low", &far, &ReceiverOptions::default());
+        world.clients[low].credit(second, 100_000);
+        let producer = world.connect(1);
+        let sender = world.clients[producer].attach_sender("s", &far, &SenderOptions::default());
+        world.run();
+        world.client_reads(high, false);
+        let big = "x".repeat(100_000);
+        for _ in 0..60 {
+            world.clients[producer].send(sender, &big);
+        }
+        world.run();
+        let (to_high, to_low) = (world.clients[high].bodies(first).len(), world.clients[low].bodies(second).len());
+        assert!(to_low > 0, "seed {seed}: the low one got nothing");
+        world.client_reads(high, true);
+        world.run();
+        let arrived = world.clients[high].bodies(first).len() + world.clients[low].bodies(second).len();
+        assert_eq!(arrived, 60, "seed {seed}: {to_high} and {to_low} at first");
+    }
+}
+
+/// As before, but the whole shard of the high-priority consumer stands still: after the recall time-out its message goes to
+/// the next one, and the stalled shard does not write it later.
+#[test]
+fn s01_a_stalled_targets_message_is_recalled() {
+    let mut world = world(2, 6);
+    let (far, near) = (name_at(1, 2), name_at(0, 2));
+    let high = world.connect(0);
+    world.clients[high].attach_receiver("stay", &near, &ReceiverOptions::default());
+    let options = ReceiverOptions { priority: Some(10), ..ReceiverOptions::default() };
+    let first = world.clients[high].attach_receiver("high", &far, &options);
+    world.clients[high].credit(first, 10);
+    let low = world.connect(1);
+    let second = world.clients[low].attach_receiver("low", &far, &ReceiverOptions::default());
+    world.clients[low].credit(second, 10);
+    let producer = world.connect(1);
+    let sender = world.clients[producer].attach_sender("s", &far, &SenderOptions::default());
+    world.run();
+    world.stall(0, true);
+    world.clients[producer].send(sender, "m");
+    world.run();
+    assert!(world.clients[low].bodies(second).is_empty());
+    world.advance(1_100_000);
+    assert_eq!(world.clients[low].bodies(second), ["m"]);
+    world.stall(0, false);
+    world.run();
+    assert!(world.clients[high].bodies(first).is_empty());
+    world.clients[producer].send(sender, "n");
+    world.run();
+    assert_eq!(world.clients[high].bodies(first), ["n"], "the stalled one is served again");
+}

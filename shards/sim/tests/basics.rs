@@ -1,0 +1,252 @@
+//! A message's way from one client to another, on one shard and over several.
+
+use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
+use corelane_wire::amqp10::{DeliveryState, Header, Properties, Value};
+
+fn world(shards: usize, seed: u64) -> World {
+    World::new(&Setup { seed, ..Setup::new(shards) })
+}
+
+#[test]
+fn messages_arrive_in_order_and_are_settled() {
+    for shards in [1, 2, 4] {
+        for seed in 0..20 {
+            let mut world = world(shards, seed);
+            let producer = world.connect(0);
+            let consumer = world.connect(shards - 1);
+            let sender = world.clients[producer].attach_sender("s", "orders", &SenderOptions::default());
+            let receiver = world.clients[consumer].attach_receiver("r", "orders", &ReceiverOptions::default());
+            world.clients[consumer].accepts = true;
+            world.clients[consumer].credit(receiver, 1000);
+            let sent: Vec<String> = (0..50).map(|n| format!("m{n}")).collect();
+            for body in &sent {
+                world.clients[producer].send(sender, body);
+            }
+            world.run();
+            assert_eq!(world.clients[consumer].bodies(receiver), sent, "{shards} shards, seed {seed}");
+            assert_eq!(world.clients[producer].outcomes.len(), 50);
+            assert!(world.clients[producer].outcomes.iter().all(|(_, outcome)| outcome == "accepted"));
+            let depths: u64 = world.shards.iter().filter_map(|shard| {
+                shard.queue("orders").and_then(|queue| shard.engine().depth(queue)).map(|depth| depth.messages)
+            }).sum();
+            assert_eq!(depths, 0);
+        }
+    }
+}
+
+#[test]
+fn a_consuming_connection_moves_to_its_queue() {
+    let mut world = world(4, 3);
+    for shard in 0..4 {
+        let name = names_homed_at(shard, 4).next().expect("there is one");
+        let client = world.connect((shard + 1) % 4);
+        world.clients[client].attach_receiver("r", &name, &ReceiverOptions::default());
+        world.run();
+        assert_eq!(world.shard_of(client), shard);
+        assert_eq!(world.clients[client].attached.len(), 1);
+    }
+}
+
+#[test]
+fn consumers_on_several_shards_share_one_connection() {
+    for seed in 0..20 {
+        let mut world = world(4, seed);
+        let consumer = world.connect(0);
+        let producer = world.connect(1);
+        world.clients[consumer].accepts = true;
+        let mut pairs = Vec::new();
+        for shard in 0..4 {
+            for name in names_homed_at(shard, 4).take(3) {
+                let receiver = world.clients[consumer].attach_receiver(&name, &name, &ReceiverOptions::default());
+                world.clients[consumer].credit(receiver, 7);
+                let sender = world.clients[producer].attach_sender(&name, &name, &SenderOptions::default());
+                pairs.push((sender, receiver, name));
+            }
+        }
+        world.run();
+        for n in 0..100 {
+            for (sender, _, name) in &pairs {
+                world.clients[producer].send(*sender, &format!("{name}-{n}"));
+            }
+        }
+        world.run();
+        for _ in 0..15 {
+            for (_, receiver, _) in &pairs {
+                world.clients[consumer].credit(*receiver, 7);
+            }
+            world.run();
+        }
+        for (_, receiver, name) in &pairs {
+            let expect: Vec<String> = (0..100).map(|n| format!("{name}-{n}")).collect();
+            assert_eq!(world.clients[consumer].bodies(*receiver), expect, "seed {seed}");
+        }
+        assert_eq!(world.clients[producer].outcomes.len(), 1200);
+    }
+}
+
+#[test]
+fn a_dynamic_node_serves_requests_and_goes_with_its_link() {
+    for shards in [1, 4] {
+        let mut world = world(shards, 5);
+        let requester = world.connect(0);
+        let responder = world.connect(shards - 1);
+        let options = ReceiverOptions { dynamic: true, ..ReceiverOptions::default() };
+        let replies = world.clients[requester].attach_receiver("replies", "", &options);
+        world.clients[requester].credit(replies, 10);
+        world.run();
+        let (_, address) = world.clients[requester].addresses[0].clone();
+        let options = SenderOptions { anonymous: true, ..SenderOptions::default() };
+        let relay = world.clients[responder].attach_sender("relay", "", &options);
+        let to = Properties { to: Some(&address), ..Properties::default() };
+        world.clients[responder].send_with(relay, "pong", &to, &[], &Header::default());
+        world.run();
+        assert_eq!(world.clients[requester].bodies(replies), ["pong"]);
+        world.clients[requester].detach(replies);
+        world.run();
+        assert!(world.shards.iter().all(|shard| shard.queue(&address).is_none()));
+    }
+}
+
+#[test]
+fn what_cannot_be_routed_is_rejected_with_the_reason() {
+    let mut world = World::new(&Setup { auto_create: false, ..Setup::new(4) });
+    let client = world.connect(0);
+    let options = SenderOptions { anonymous: true, ..SenderOptions::default() };
+    let relay = world.clients[client].attach_sender("relay", "", &options);
+    world.clients[client].send(relay, "no address");
+    for name in ["one", "two", "three", "four"] {
+        let to = Properties { to: Some(name), ..Properties::default() };
+        world.clients[client].send_with(relay, "no queue", &to, &[], &Header::default());
+    }
+    world.run();
+    let outcomes: Vec<&str> = world.clients[client].outcomes.iter().map(|(_, outcome)| &**outcome).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "rejected amqp:not-found").count(), 4);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "rejected amqp:precondition-failed").count(), 1);
+    let sender = world.clients[client].attach_sender("s", "one", &SenderOptions::default());
+    let receiver = world.clients[client].attach_receiver("r", "two", &ReceiverOptions::default());
+    world.run();
+    for link in [sender, receiver] {
+        assert!(world.clients[client].detached.contains(&(link, Some("amqp:not-found".to_owned()))));
+    }
+    assert_eq!(world.clients[client].closed, None);
+}
+
+#[test]
+fn large_messages_pass_in_parts() {
+    for shards in [1, 2] {
+        for seed in 0..5 {
+            let mut world = world(shards, seed);
+            let producer = world.connect(0);
+            let consumer = world.connect(shards - 1);
+            world.clients[consumer].accepts = true;
+            let names: Vec<String> = (0..shards).filter_map(|shard| names_homed_at(shard, shards).next()).collect();
+            let mut links = Vec::new();
+            for name in &names {
+                let receiver = world.clients[consumer].attach_receiver(name, name, &ReceiverOptions::default());
+                world.clients[consumer].credit(receiver, 100);
+                let sender = world.clients[producer].attach_sender(name, name, &SenderOptions::default());
+                links.push((sender, receiver));
+            }
+            let bodies: Vec<String> = [0, 1, 100_000, 3, 3_000_000, 70_000].map(|size| "x".repeat(size)).into();
+            for (sender, _) in &links {
+                for body in &bodies {
+                    world.clients[producer].send(*sender, body);
+                }
+            }
+            world.run();
+            for (_, receiver) in &links {
+                let got: Vec<usize> = world.clients[consumer].bodies(*receiver).iter().map(|body| body.len()).collect();
+                assert_eq!(got, [0, 1, 100_000, 3, 3_000_000, 70_000]);
+            }
+        }
+    }
+}
+
+#[test]
+fn browsers_look_and_leave_everything_where_it_is() {
+    for shards in [1, 4] {
+        let mut world = world(shards, 8);
+        let client = world.connect(0);
+        let sender = world.clients[client].attach_sender("s", "shelf", &SenderOptions::default());
+        for n in 0..10 {
+            world.clients[client].send(sender, &n.to_string());
+        }
+        world.run();
+        let browser = world.connect(0);
+        let first = world.clients[browser].attach_receiver("first", "elsewhere", &ReceiverOptions::default());
+        let options = ReceiverOptions { browse: true, ..ReceiverOptions::default() };
+        let browse = world.clients[browser].attach_receiver("b", "shelf", &options);
+        world.clients[browser].credit(browse, 4);
+        world.run();
+        assert_eq!(world.clients[browser].bodies(browse), ["0", "1", "2", "3"]);
+        world.clients[browser].credit(browse, 100);
+        world.run();
+        assert_eq!(world.clients[browser].bodies(browse).len(), 10);
+        assert!(world.clients[browser].bodies(first).is_empty());
+        let reader = world.clients[client].attach_receiver("r", "shelf", &ReceiverOptions::default());
+        world.clients[client].credit(reader, 100);
+        world.run();
+        assert_eq!(world.clients[client].bodies(reader).len(), 10);
+    }
+}
+
+#[test]
+fn selectors_read_properties_and_headers() {
+    for shards in [1, 4] {
+        let mut world = world(shards, 9);
+        let client = world.connect(0);
+        let sender = world.clients[client].attach_sender("s", "colours", &SenderOptions::default());
+        let selector = Some("colour = 'red' AND JMSPriority > 5 AND JMSType IS NOT NULL".to_owned());
+        let options = ReceiverOptions { selector, ..ReceiverOptions::default() };
+        let other = world.clients[client].attach_receiver("other", "other", &ReceiverOptions::default());
+        let receiver = world.clients[client].attach_receiver("r", "colours", &options);
+        world.clients[client].credit(receiver, 10);
+        world.run();
+        let subject = Properties { subject: Some("s"), ..Properties::default() };
+        let high = Header { priority: 9, ..Header::default() };
+        let red = [("colour", Value::String("red"))];
+        let blue = [("colour", Value::String("blue"))];
+        world.clients[client].send_with(sender, "blue", &subject, &blue, &high);
+        world.clients[client].send_with(sender, "low", &subject, &red, &Header::default());
+        world.clients[client].send_with(sender, "bare", &Properties::default(), &red, &high);
+        world.clients[client].send_with(sender, "yes", &subject, &red, &high);
+        world.run();
+        assert_eq!(world.clients[client].bodies(receiver), ["yes"]);
+        assert!(world.clients[client].bodies(other).is_empty());
+    }
+}
+
+#[test]
+fn outcomes_decide_what_becomes_of_a_message() {
+    for shards in [1, 4] {
+        let mut world = world(shards, 10);
+        let client = world.connect(0);
+        let sender = world.clients[client].attach_sender("s", "work", &SenderOptions::default());
+        world.clients[client].attach_receiver("other", "other", &ReceiverOptions::default());
+        let receiver = world.clients[client].attach_receiver("r", "work", &ReceiverOptions::default());
+        for body in ["a", "b", "c", "d"] {
+            world.clients[client].send(sender, body);
+        }
+        world.clients[client].credit(receiver, 4);
+        world.run();
+        let ids: Vec<u32> = world.clients[client].received.iter().map(|received| received.delivery_id).collect();
+        let failed = DeliveryState::Modified(corelane_wire::amqp10::Modified {
+            delivery_failed: true,
+            ..corelane_wire::amqp10::Modified::default()
+        });
+        world.clients[client].settle(receiver, ids[0], &DeliveryState::Accepted);
+        world.clients[client].settle(receiver, ids[1], &DeliveryState::Released);
+        world.clients[client].settle(receiver, ids[2], &DeliveryState::Rejected { error: None });
+        world.clients[client].settle(receiver, ids[3], &failed);
+        world.run();
+        world.clients[client].received.clear();
+        world.clients[client].credit(receiver, 10);
+        world.run();
+        let again: Vec<(&str, u32, bool)> = world.clients[client]
+            .received
+            .iter()
+            .map(|received| (&*received.body, received.delivery_count, received.first_acquirer))
+            .collect();
+        assert_eq!(again, [("b", 0, false), ("d", 1, false)]);
+    }
+}

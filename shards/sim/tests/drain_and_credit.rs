@@ -1,0 +1,202 @@
+//! Credit and drain, on the queue's shard and from another one.
+
+use corelane_protocol::amqp10::LinkId;
+use corelane_shard::{DestinationRule, PrefetchRule};
+use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
+use corelane_wire::amqp10::DeliveryState;
+
+/// A client with a receiver on a queue that is homed on its shard, or on another one.
+struct Stage {
+    world: World,
+    client: usize,
+    sender: LinkId,
+    receiver: LinkId,
+    queue: String,
+}
+
+fn stage(remote: bool, options: &ReceiverOptions, rules: Vec<DestinationRule>) -> Stage {
+    let mut world = World::new(&Setup { rules, seed: 11, ..Setup::new(2) });
+    let queue = names_homed_at(0, 2).next().expect("there is one");
+    let other = names_homed_at(usize::from(remote), 2).nth(1).expect("there is one");
+    let client = world.connect(0);
+    world.clients[client].attach_receiver("other", &other, &ReceiverOptions::default());
+    world.run();
+    let sender = world.clients[client].attach_sender("s", &queue, &SenderOptions::default());
+    let receiver = world.clients[client].attach_receiver("r", &queue, options);
+    world.run();
+    Stage { world, client, sender, receiver, queue }
+}
+
+impl Stage {
+    fn publish(&mut self, bodies: &[&str]) {
+        for body in bodies {
+            self.world.clients[self.client].send(self.sender, body);
+        }
+        self.world.run();
+    }
+
+    fn drain(&mut self, credit: u32) {
+        self.world.clients[self.client].drained.clear();
+        self.world.clients[self.client].drain(self.receiver, credit);
+        self.world.run();
+    }
+
+    /// The drain has been answered: the flow came back with credit 0.
+    fn assert_drained(&self, case: &str) {
+        assert_eq!(self.world.clients[self.client].drained, [self.receiver], "{case}");
+        assert_eq!(self.world.clients[self.client].protocol.credit(self.receiver), 0, "{case}");
+    }
+
+    fn bodies(&self) -> Vec<&str> {
+        self.world.clients[self.client].bodies(self.receiver)
+    }
+}
+
+#[test]
+fn s23_a_drain_is_answered_whatever_the_queue_holds() {
+    for remote in [false, true] {
+        let mut stage = self::stage(remote, &ReceiverOptions::default(), Vec::new());
+        stage.drain(10);
+        stage.assert_drained("empty queue");
+        stage.drain(0);
+        stage.assert_drained("no credit");
+        stage.publish(&["a", "b", "c"]);
+        stage.drain(10);
+        stage.assert_drained("three messages");
+        assert_eq!(stage.bodies(), ["a", "b", "c"]);
+        stage.publish(&["d", "e"]);
+        stage.drain(1);
+        stage.assert_drained("more messages than credit");
+        assert_eq!(stage.bodies(), ["a", "b", "c", "d"]);
+        stage.drain(300);
+        stage.assert_drained("more credit than is lent at once");
+        assert_eq!(stage.bodies(), ["a", "b", "c", "d", "e"]);
+    }
+}
+
+#[test]
+fn s23_a_drain_is_answered_when_the_selector_matches_nothing() {
+    for remote in [false, true] {
+        let options = ReceiverOptions { selector: Some("colour = 'red'".to_owned()), ..ReceiverOptions::default() };
+        let mut stage = self::stage(remote, &options, Vec::new());
+        stage.publish(&["a", "b", "c"]);
+        stage.drain(10);
+        stage.assert_drained("no match");
+        assert!(stage.bodies().is_empty());
+    }
+}
+
+#[test]
+fn s23_a_drain_is_answered_when_another_is_served_first() {
+    for remote in [false, true] {
+        let mut stage = self::stage(remote, &ReceiverOptions::default(), Vec::new());
+        let high = stage.world.connect(0);
+        let options = ReceiverOptions { priority: Some(9), ..ReceiverOptions::default() };
+        let link = stage.world.clients[high].attach_receiver("high", &stage.queue.clone(), &options);
+        stage.world.clients[high].credit(link, 100);
+        stage.world.run();
+        stage.drain(10);
+        stage.assert_drained("a higher one waits");
+        stage.publish(&["a"]);
+        stage.drain(10);
+        stage.assert_drained("a higher one took it");
+        assert!(stage.bodies().is_empty());
+    }
+}
+
+#[test]
+fn s26_credit_is_what_the_receiver_said_last() {
+    for remote in [false, true] {
+        let mut stage = self::stage(remote, &ReceiverOptions::default(), Vec::new());
+        let receiver = stage.receiver;
+        stage.world.clients[stage.client].credit(receiver, 10);
+        stage.publish(&["a", "b", "c", "d"]);
+        stage.world.clients[stage.client].credit(receiver, 10);
+        stage.world.run();
+        let many: Vec<String> = (0..30).map(|n| n.to_string()).collect();
+        stage.publish(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(stage.bodies().len(), 14);
+    }
+}
+
+#[test]
+fn credit_that_is_taken_back_stops_deliveries() {
+    for remote in [false, true] {
+        let mut stage = self::stage(remote, &ReceiverOptions::default(), Vec::new());
+        let receiver = stage.receiver;
+        stage.world.clients[stage.client].credit(receiver, 10);
+        stage.world.run();
+        stage.world.clients[stage.client].credit(receiver, 0);
+        stage.world.run();
+        stage.publish(&["a", "b"]);
+        assert!(stage.bodies().is_empty());
+        stage.world.clients[stage.client].credit(receiver, 5);
+        stage.world.run();
+        assert_eq!(stage.bodies(), ["a", "b"]);
+    }
+}
+
+#[test]
+fn s27_what_is_sent_settled_is_gone_when_it_is_sent() {
+    for remote in [false, true] {
+        let options = ReceiverOptions { presettled: true, ..ReceiverOptions::default() };
+        let mut stage = self::stage(remote, &options, Vec::new());
+        let receiver = stage.receiver;
+        stage.world.clients[stage.client].credit(receiver, 2);
+        stage.publish(&["a", "b", "c"]);
+        assert_eq!(stage.bodies(), ["a", "b"]);
+        assert!(stage.world.clients[stage.client].received.iter().all(|received| received.settled));
+        let shard = &stage.world.shards[0];
+        let depth = shard.queue(&stage.queue).and_then(|queue| shard.engine().depth(queue)).expect("it exists");
+        assert_eq!(depth.messages, 1);
+    }
+}
+
+#[test]
+fn s35_a_pull_from_a_queue_without_prefetch_leaves_nothing_behind() {
+    for remote in [false, true] {
+        let rule = DestinationRule {
+            pattern: ">".to_owned(),
+            prefetch: Some(PrefetchRule::None),
+            ..DestinationRule::default()
+        };
+        let mut stage = self::stage(remote, &ReceiverOptions::default(), vec![rule]);
+        let receiver = stage.receiver;
+        stage.drain(1);
+        stage.assert_drained("empty queue");
+        stage.publish(&["a", "b", "c"]);
+        assert!(stage.bodies().is_empty(), "nothing was outstanding");
+        stage.world.clients[stage.client].credit(receiver, 100);
+        stage.world.run();
+        assert_eq!(stage.bodies(), ["a"], "whatever the credit, one at a time");
+        let id = stage.world.clients[stage.client].received[0].delivery_id;
+        stage.world.clients[stage.client].settle(receiver, id, &DeliveryState::Accepted);
+        stage.world.run();
+        assert_eq!(stage.bodies(), ["a"], "the next one wants a flow");
+        stage.world.clients[stage.client].credit(receiver, 100);
+        stage.world.run();
+        assert_eq!(stage.bodies(), ["a", "b"]);
+    }
+}
+
+#[test]
+fn s11_consumers_of_one_connection_take_turns() {
+    let mut world = World::new(&Setup { seed: 2, ..Setup::new(1) });
+    let client = world.connect(0);
+    let mut links = Vec::new();
+    for name in ["a", "b"] {
+        let sender = world.clients[client].attach_sender(name, name, &SenderOptions::default());
+        for n in 0..50 {
+            world.clients[client].send(sender, &n.to_string());
+        }
+        links.push(world.clients[client].attach_receiver(name, name, &ReceiverOptions::default()));
+    }
+    world.run();
+    for link in &links {
+        world.clients[client].credit(*link, 100);
+    }
+    world.run();
+    let order: Vec<LinkId> = world.clients[client].received.iter().map(|received| received.link).collect();
+    assert_eq!(order.len(), 100);
+    assert!(order.chunks(2).all(|pair| pair[0] != pair[1]), "{order:?}");
+}

@@ -1,0 +1,338 @@
+//! What carries bytes and mail, and who acts next?
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use corelane_mailbox::Lane;
+use corelane_protocol::amqp10;
+use corelane_shard::{
+    ConnectionSlot, DestinationRule, Destinations, Effect, Event, Mail, Peer, SaslReply, Shard, ShardConfig, Socket,
+    home_shard,
+};
+
+use crate::client::Client;
+use crate::random::Random;
+
+/// Steps without an end in sight after which [`World::run`] gives up: something goes in circles.
+const STEPS_MAX: usize = 1_000_000;
+
+/// What a world begins with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub shards: usize,
+    pub seed: u64,
+    pub rules: Vec<DestinationRule>,
+    pub auto_create: bool,
+    /// Check every engine after every step.
+    pub verify: bool,
+}
+
+impl Setup {
+    pub fn new(shards: usize) -> Self {
+        Setup { shards, seed: 1, rules: Vec::new(), auto_create: true, verify: true }
+    }
+}
+
+/// Shards, clients, and what is between them.
+#[derive(Debug)]
+pub struct World {
+    pub now: u64,
+    pub shards: Vec<Shard>,
+    pub clients: Vec<Client>,
+    sockets: Vec<SimSocket>,
+    /// By receiver, sender and kind.
+    lanes: Vec<Vec<[VecDeque<Mail>; 2]>>,
+    stalled: Vec<bool>,
+    random: Random,
+    verify: bool,
+    more_work: Vec<bool>,
+    /// Mails that were taken from lanes.
+    pub mails: u64,
+}
+
+/// The socket of the client of the same number.
+#[derive(Debug)]
+struct SimSocket {
+    shard: usize,
+    slot: Option<ConnectionSlot>,
+    /// From the client, not yet received by the broker.
+    to_broker: VecDeque<u8>,
+    /// Taken by the driver, not yet by the client.
+    sending: Option<Vec<u8>>,
+    flush_asked: bool,
+    reading: bool,
+    /// The client takes bytes.
+    pub client_reads: bool,
+    open: bool,
+    last_output: bool,
+}
+
+impl World {
+    pub fn new(setup: &Setup) -> Self {
+        let config = Arc::new(amqp10::Config { container_id: "broker".into(), ..amqp10::Config::default() });
+        let shard = |index| {
+            Shard::new(ShardConfig {
+                index,
+                shards: setup.shards,
+                boot: 7,
+                loopback: config.clone(),
+                elsewhere: config.clone(),
+                destinations: Destinations::new(setup.rules.clone(), setup.auto_create),
+            })
+        };
+        let participants = setup.shards + 1;
+        World {
+            now: 1_000_000_000_000_000,
+            shards: (0..setup.shards).map(shard).collect(),
+            clients: Vec::new(),
+            sockets: Vec::new(),
+            lanes: (0..participants).map(|_| (0..participants).map(|_| Default::default()).collect()).collect(),
+            stalled: vec![false; setup.shards],
+            random: Random::new(setup.seed),
+            verify: setup.verify,
+            more_work: vec![false; setup.shards],
+            mails: 0,
+        }
+    }
+
+    /// A client, accepted by this shard, with its session begun.
+    pub fn connect(&mut self, shard: usize) -> usize {
+        let client = self.clients.len();
+        self.clients.push(Client::new(self.now));
+        self.sockets.push(SimSocket {
+            shard,
+            slot: None,
+            to_broker: VecDeque::new(),
+            sending: None,
+            flush_asked: false,
+            reading: true,
+            client_reads: true,
+            open: true,
+            last_output: false,
+        });
+        let peer = Peer { loopback: true };
+        self.apply(shard, Event::Accepted { socket: Socket(client as u64), peer });
+        self.clients[client].begin();
+        self.run();
+        client
+    }
+
+    /// The shard that a client's connection is on.
+    pub fn shard_of(&self, client: usize) -> usize {
+        self.sockets[client].shard
+    }
+
+    /// A stalled shard does nothing; what is sent to it waits.
+    pub fn stall(&mut self, shard: usize, stalled: bool) {
+        self.stalled[shard] = stalled;
+    }
+
+    /// A client that does not read lets the broker's sends hang.
+    pub fn client_reads(&mut self, client: usize, reads: bool) {
+        self.sockets[client].client_reads = reads;
+    }
+
+    /// The client's host is gone: the broker sees the connection break.
+    pub fn kill(&mut self, client: usize) {
+        let socket = &mut self.sockets[client];
+        socket.open = false;
+        socket.to_broker.clear();
+        if let Some(slot) = socket.slot {
+            let shard = socket.shard;
+            self.apply(shard, Event::Lost { connection: slot });
+        }
+    }
+
+    /// Lets time pass, and timers with it.
+    pub fn advance(&mut self, us: u64) {
+        self.now += us;
+        self.more_work.fill(true);
+        self.run();
+    }
+
+    /// Runs until nothing is left to do at this time.
+    pub fn run(&mut self) {
+        for _ in 0..STEPS_MAX {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("the world does not come to rest");
+    }
+
+    /// Everyone who can acts once, in an order drawn from the seed. False: nobody could.
+    pub fn step(&mut self) -> bool {
+        let mut acted = false;
+        let mut actors: Vec<usize> = (0..self.clients.len() + self.shards.len()).collect();
+        for last in (1..actors.len()).rev() {
+            actors.swap(last, self.random.below(last + 1));
+        }
+        for actor in actors {
+            acted |= match actor.checked_sub(self.clients.len()) {
+                Some(shard) => self.turn(shard),
+                None => self.act(actor),
+            };
+        }
+        acted |= self.control();
+        if self.verify {
+            self.shards.iter().for_each(|shard| shard.engine().verify());
+        }
+        acted
+    }
+
+    fn act(&mut self, client: usize) -> bool {
+        let mut acted = self.clients[client].act(self.now);
+        let output = std::mem::take(self.clients[client].protocol.output());
+        acted |= !output.is_empty();
+        let socket = &mut self.sockets[client];
+        if socket.open {
+            socket.to_broker.extend(output);
+        }
+        if socket.client_reads
+            && let Some(bytes) = socket.sending.take()
+        {
+            acted = true;
+            self.clients[client].input.extend_from_slice(&bytes);
+            let (shard, slot) = (socket.shard, socket.slot);
+            if let Some(connection) = slot {
+                self.apply(shard, Event::Flushed { connection, buffer: bytes });
+            }
+            self.start_send(client);
+        }
+        acted
+    }
+
+    /// A turn of a shard: some bytes of each of its sockets, some mail of each lane.
+    fn turn(&mut self, shard: usize) -> bool {
+        if self.stalled[shard] {
+            return false;
+        }
+        let mut acted = false;
+        for client in 0..self.sockets.len() {
+            let socket = &mut self.sockets[client];
+            let Some(connection) = socket.slot else { continue };
+            if socket.shard != shard || !socket.reading || socket.to_broker.is_empty() {
+                continue;
+            }
+            let count = 1 + self.random.below(socket.to_broker.len());
+            let bytes: Vec<u8> = socket.to_broker.drain(..count).collect();
+            self.apply(shard, Event::Received { connection, bytes: &bytes });
+            acted = true;
+        }
+        for from in 0..self.lanes[shard].len() {
+            for kind in 0..2 {
+                let waiting = self.lanes[shard][from][kind].len();
+                for _ in 0..if waiting > 0 { self.random.below(waiting + 1) } else { 0 } {
+                    let Some(mail) = self.lanes[shard][from][kind].pop_front() else { break };
+                    self.mails += 1;
+                    self.apply(shard, Event::Mail { from, mail });
+                }
+                acted |= waiting > 0;
+            }
+        }
+        if acted || self.more_work[shard] {
+            let turn = self.shards[shard].finish_turn(self.now);
+            self.more_work[shard] = turn.more_work || turn.next_deadline.is_some_and(|at| at <= self.now);
+            self.effects(shard);
+            acted = true;
+        }
+        acted
+    }
+
+    /// The control thread: lets everyone in.
+    fn control(&mut self) -> bool {
+        let control = self.shards.len();
+        let mut acted = false;
+        for from in 0..control {
+            while let Some(mail) = self.lanes[control][from][Lane::Control as usize].pop_front() {
+                acted = true;
+                if let Mail::SaslStep { connection, .. } = mail {
+                    let reply = SaslReply::Accepted { user: "sim".to_owned(), additional: Vec::new() };
+                    let answer = Mail::SaslReply { connection, reply };
+                    self.lanes[from][control][Lane::Control as usize].push_back(answer);
+                }
+            }
+        }
+        acted
+    }
+
+    fn apply(&mut self, shard: usize, event: Event<'_>) {
+        self.shards[shard].apply(self.now, event);
+        self.more_work[shard] = true;
+        self.effects(shard);
+    }
+
+    fn effects(&mut self, shard: usize) {
+        let mut effects = Vec::new();
+        self.shards[shard].take_effects(&mut effects);
+        for effect in effects {
+            self.effect(shard, effect);
+        }
+    }
+
+    fn effect(&mut self, shard: usize, effect: Effect) {
+        match effect {
+            Effect::Register { connection, socket: Socket(client) } => {
+                let socket = &mut self.sockets[client as usize];
+                socket.shard = shard;
+                socket.slot = Some(connection);
+                socket.reading = true;
+                if !socket.open {
+                    self.apply(shard, Event::Lost { connection });
+                }
+            }
+            Effect::Flush { connection } => {
+                if let Some(client) = self.client_of(shard, connection) {
+                    self.sockets[client].flush_asked = true;
+                    self.start_send(client);
+                }
+            }
+            Effect::Close { connection } => {
+                let last = self.shards[shard].take_output(connection);
+                if let Some(client) = self.client_of(shard, connection) {
+                    let socket = &mut self.sockets[client];
+                    socket.slot = None;
+                    socket.sending.get_or_insert_default().extend(last);
+                    socket.open = false;
+                    socket.last_output = true;
+                }
+            }
+            Effect::Reading { connection, on } => {
+                if let Some(client) = self.client_of(shard, connection) {
+                    self.sockets[client].reading = on;
+                }
+            }
+            Effect::HandOver { connection } => {
+                if let Some(client) = self.client_of(shard, connection)
+                    && self.shards[shard].release(connection, Socket(client as u64))
+                {
+                    self.sockets[client].slot = None;
+                    self.effects(shard);
+                }
+            }
+            Effect::Post { to, lane, mail } => self.lanes[to][shard][lane as usize].push_back(mail),
+            Effect::Stopped => {}
+        }
+    }
+
+    fn start_send(&mut self, client: usize) {
+        let socket = &mut self.sockets[client];
+        if let Some(slot) = socket.slot
+            && socket.flush_asked
+            && socket.sending.is_none()
+        {
+            socket.flush_asked = false;
+            let output = self.shards[socket.shard].take_output(slot);
+            self.sockets[client].sending = Some(output);
+        }
+    }
+
+    fn client_of(&self, shard: usize, slot: ConnectionSlot) -> Option<usize> {
+        self.sockets.iter().position(|socket| socket.shard == shard && socket.slot == Some(slot))
+    }
+}
+
+/// Queue names whose home is this shard.
+pub fn names_homed_at(shard: usize, shards: usize) -> impl Iterator<Item = String> {
+    (0..).map(|n| format!("q{n}")).filter(move |name| home_shard("/", name, shards) == shard)
+}
