@@ -1,23 +1,27 @@
 //! What does a connection tell its caller, and what does the caller tell it?
 
 use corelane_wire::amqp10::{
-    Attach, DeliveryState, Error, Map, Open, ReceiverSettleMode, SaslCode, SenderSettleMode, Source, Symbols,
-    TargetArchetype,
+    Attach, DeliveryState, DistributionMode, Error, Map, Open, ReceiverSettleMode, SaslCode,
+    SenderSettleMode, Source, Symbols, TargetArchetype,
 };
 
 use super::ids::{DeliveryTag, LinkId, SessionId, Token, TransactionId};
+use super::limits::DESCRIPTION_SIZE_MAX;
 
 /// What [`receive`](super::Connection::receive) found. Borrows from the bytes that were passed in.
 ///
 /// `Detached` is returned once for every link, `Ended` once for every session, `Closed` once at the end: at once when
 /// the peer or a fault ended it, and on the peer's answer when the caller did. A link's `Detached` comes before its
 /// session's `Ended`, and all of them before `Closed`. Answers to the peer's detach, end and close are already written.
-#[expect(clippy::large_enum_variant, reason = "events are returned in place, once per frame, and not kept")]
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Server: answer by [`sasl_challenge`](super::Connection::sasl_challenge) or
     /// [`sasl_outcome`](super::Connection::sasl_outcome); until then nothing further is read.
-    SaslInit { mechanism: &'a str, initial_response: Option<&'a [u8]>, hostname: Option<&'a str> },
+    SaslInit {
+        mechanism: &'a str,
+        initial_response: Option<&'a [u8]>,
+        hostname: Option<&'a str>,
+    },
     /// Server: the answer to a challenge; to be answered as `SaslInit` is.
     SaslResponse(&'a [u8]),
     /// Client with [`Sasl::Caller`](super::Sasl::Caller): what the server offers.
@@ -25,32 +29,65 @@ pub enum Event<'a> {
     /// Client with [`Sasl::Caller`](super::Sasl::Caller).
     SaslChallenge(&'a [u8]),
     /// Client: the server has decided. If it is not `Ok`, `Closed` follows.
-    SaslOutcome { code: SaslCode, additional_data: Option<&'a [u8]> },
+    SaslOutcome {
+        code: SaslCode,
+        additional_data: Option<&'a [u8]>,
+    },
     /// The peer's open. A server answers by [`accept_open`](super::Connection::accept_open) or
     /// [`close`](super::Connection::close); until then nothing further is read.
     Opened(Open<'a>),
     /// The peer has begun a session (and has our begin), or has answered our begin.
-    SessionBegun { session: SessionId, ours: bool },
+    SessionBegun {
+        session: SessionId,
+        ours: bool,
+    },
     /// The peer attaches a link: answer by [`accept_attach`](super::Connection::accept_attach) or
     /// [`refuse_attach`](super::Connection::refuse_attach), now or later. `attach.role` is the peer's.
-    Attached { link: LinkId, session: SessionId, attach: Attach<'a> },
+    Attached {
+        link: LinkId,
+        session: SessionId,
+        attach: Attach<'a>,
+    },
     /// The peer's answer to our attach. If it has no terminus, a `Detached` with the reason follows (§2.6.3).
-    AttachConfirmed { link: LinkId, attach: Attach<'a> },
+    AttachConfirmed {
+        link: LinkId,
+        attach: Attach<'a>,
+    },
     /// The peer's flow for a link. If we send, `credit` is what we may send now (§2.6.7) and `drain` asks for
     /// [`drained`](super::Connection::drained) when nothing is left to send. If we receive, `credit` is what the peer
     /// may still send, `available` what it has.
-    LinkFlow { link: LinkId, credit: u32, available: u32, drain: bool },
+    LinkFlow {
+        link: LinkId,
+        credit: u32,
+        available: u32,
+        drain: bool,
+    },
     /// Our window on this session was used up, now there is room again.
-    SessionFlow { session: SessionId },
+    SessionFlow {
+        session: SessionId,
+    },
     /// A whole message.
     Message(Message<'a>),
     /// The peer has said what became of deliveries that we sent: drain
     /// [`poll_outcome`](super::Connection::poll_outcome) before the next call of `receive`.
-    Disposition { state: Option<DeliveryState<'a>>, settled: bool },
-    Detached { link: LinkId, closed: bool, cause: DetachCause, error: Option<Error<'a>> },
-    Ended { session: SessionId, error: Option<Error<'a>> },
+    Disposition {
+        state: Option<DeliveryState<'a>>,
+        settled: bool,
+    },
+    Detached {
+        link: LinkId,
+        closed: bool,
+        cause: DetachCause,
+        error: Option<Error<'a>>,
+    },
+    Ended {
+        session: SessionId,
+        error: Option<Error<'a>>,
+    },
     /// Nothing more will be read or written: flush the output, then close the socket.
-    Closed { error: Option<Error<'a>> },
+    Closed {
+        error: Option<Error<'a>>,
+    },
 }
 
 /// Who ended a link?
@@ -108,6 +145,13 @@ pub struct ErrorSpec<'a> {
     pub description: &'a str,
 }
 
+impl<'a> ErrorSpec<'a> {
+    pub(super) fn to_error(&self) -> Error<'a> {
+        let size = self.description.floor_char_boundary(DESCRIPTION_SIZE_MAX);
+        Error::new(self.condition, &self.description[..size])
+    }
+}
+
 /// A link that we attach.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachRequest<'a> {
@@ -150,7 +194,7 @@ pub struct AttachAnswer<'a> {
     pub target_address: Answer<Option<&'a str>>,
     /// The filters in force (§3.5.3).
     pub filter: Answer<Option<Map<'a>>>,
-    pub distribution_mode: Answer<Option<corelane_wire::amqp10::DistributionMode>>,
+    pub distribution_mode: Answer<Option<DistributionMode<'a>>>,
     /// The outcomes that we act on (§3.5.3).
     pub outcomes: Answer<Symbols<'a>>,
     pub source_capabilities: Answer<Symbols<'a>>,

@@ -25,3 +25,7 @@ pub const SPARE_BUFFERS_MAX: usize = 2;
 
 /// Largest buffer in bytes that is kept for joining. A larger one is dropped when its message is done with.
 pub const SPARE_BUFFER_SIZE_MAX: usize = 1 << 20;
+
+/// Places for unsettled deliveries that a session keeps when none is unsettled. What a burst needed above that is given
+/// back.
+pub const UNSETTLED_KEPT_MAX: usize = 4096;

@@ -17,16 +17,30 @@
 //! [`Connection::next_deadline`], then `receive` (with no bytes if there are none) for the events that it caused. A command
 //! that answers an `…Init`, `…Response` or `Opened` event lets `receive` go on; the bytes left over must be passed again.
 
+mod attach;
 mod config;
 mod connection;
 mod event;
+mod fault;
+mod flow;
+mod handshake;
 mod ids;
+mod incoming;
 pub mod limits;
+mod link;
+mod outgoing;
+mod sasl;
+mod serial;
+mod session;
+mod settlement;
+mod tags;
+mod timers;
+mod unsettled;
 
 pub use config::{Config, Sasl};
 pub use connection::Connection;
 pub use event::{
-    Answer, AttachAnswer, AttachRequest, DetachCause, Disposed, ErrorSpec, Event, Message, Outgoing, Payload, Progress,
-    SendReadiness,
+    Answer, AttachAnswer, AttachRequest, DetachCause, Disposed, ErrorSpec, Event, Message, Outgoing, Payload,
+    Progress, SendReadiness,
 };
 pub use ids::{DeliveryTag, LinkId, SessionId, ShortBinary, Token, TransactionId};

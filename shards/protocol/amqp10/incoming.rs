@@ -1,0 +1,273 @@
+//! How do transfer frames become messages?
+//!
+//! A delivery is recorded as unsettled with its first frame, so that the records ascend, and handed out with its last.
+//! `assembly.size` is the sum of the payloads of all deliveries that have arrived in part.
+
+use corelane_wire::amqp10::{ReceiverSettleMode, SenderSettleMode, Transfer};
+
+use super::connection::Connection;
+use super::event::{Event, Message, Payload};
+use super::fault::{self, Failure};
+use super::ids::{DeliveryTag, LinkId};
+use super::limits::{SPARE_BUFFER_SIZE_MAX, SPARE_BUFFERS_MAX, UNSETTLED_SPAN_MAX};
+use super::link::{Arriving, DetachSent, LinkEnd, LinkState};
+use super::serial;
+use super::settlement::{Arrived, ArrivedPhase, transaction_of};
+
+/// Deliveries of several frames.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    size: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Connection {
+    /// Takes back the buffer of [`Payload::Assembled`].
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.assembly.spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_SIZE_MAX {
+            buffer.clear();
+            self.assembly.spare.push(buffer);
+        }
+    }
+
+    #[inline]
+    pub(super) fn handle_transfer<'a>(
+        &mut self,
+        session: usize,
+        transfer: &Transfer<'a>,
+        payload: &'a [u8],
+    ) -> Result<Option<Event<'a>>, Failure> {
+        let entry = &mut self.sessions[session];
+        // AMQP 1.0 §2.8.17: more transfers than the window allowed.
+        if entry.incoming_window == 0 {
+            return Err(fault::WINDOW.on_session(session));
+        }
+        entry.incoming_window -= 1;
+        entry.next_incoming_id = entry.next_incoming_id.wrapping_add(1);
+        let slot = entry.link_of(transfer.handle).ok_or(fault::HANDLE_UNATTACHED.on_session(session))?;
+        if entry.incoming_window <= self.config.incoming_window / 2 && !entry.flow_due {
+            entry.flow_due = true;
+            self.mark_dirty(session);
+        }
+        let link = &mut self.links[slot];
+        let LinkEnd::Receiver(receiver) = &mut link.end else {
+            return Err(fault::WRONG_DIRECTION.on_link(slot));
+        };
+        match link.state {
+            LinkState::Attached => {}
+            LinkState::DetachSent(reason) => return self.pass_over(slot, reason, transfer),
+            LinkState::AttachReceived { .. } | LinkState::AttachSent | LinkState::Detached(_) => {
+                return Err(fault::CREDIT.on_link(slot));
+            }
+        }
+        if receiver.partial.is_some() {
+            self.continue_delivery(slot, transfer, payload)
+        } else {
+            self.start_delivery(slot, transfer, payload)
+        }
+    }
+
+    #[inline]
+    fn start_delivery<'a>(
+        &mut self,
+        slot: usize,
+        transfer: &Transfer<'a>,
+        payload: &'a [u8],
+    ) -> Result<Option<Event<'a>>, Failure> {
+        let link = &mut self.links[slot];
+        let session = &mut self.sessions[link.session];
+        let LinkEnd::Receiver(receiver) = &mut link.end else {
+            return Err(fault::WRONG_DIRECTION.on_link(slot));
+        };
+        let delivery_id = transfer.delivery_id.ok_or(fault::DELIVERY_ID_MISSING.on_link(slot))?;
+        let tag = transfer.delivery_tag.and_then(DeliveryTag::new);
+        let tag = tag.ok_or(fault::DELIVERY_TAG_MISSING.on_link(slot))?;
+        // AMQP 1.0 §2.8.4: delivery numbers are a sequence of the session.
+        if session.last_delivery_id.is_some_and(|last| serial::distance(last, delivery_id) <= 0) {
+            return Err(fault::DELIVERY_ID_ORDER.on_session(link.session));
+        }
+        session.last_delivery_id = Some(delivery_id);
+        // AMQP 1.0 §2.8.18: transfer-limit-exceeded.
+        if !receiver.delivery_started() {
+            return Err(fault::CREDIT.on_link(slot));
+        }
+        if transfer.aborted {
+            self.refund(slot);
+            return Ok(None);
+        }
+        if receiver.max_message_size > 0 && payload.len() as u64 > receiver.max_message_size {
+            return Err(fault::MESSAGE_SIZE.on_link(slot));
+        }
+        let settled = transfer.settled == Some(true) || link.sender_settle_mode == SenderSettleMode::Settled;
+        let phase = match (link.receiver_settle_mode, transfer.rcv_settle_mode) {
+            // AMQP 1.0 §2.7.5: a link of mode first has no transfer of mode second.
+            (ReceiverSettleMode::First, Some(ReceiverSettleMode::Second)) if !settled => {
+                return Err(fault::SETTLE_MODE.on_link(slot));
+            }
+            (ReceiverSettleMode::Second, None | Some(ReceiverSettleMode::Second)) => ArrivedPhase::Second,
+            (_, _) => ArrivedPhase::First,
+        };
+        let ignored = transfer.resume;
+        let recorded = !settled && !ignored;
+        if recorded {
+            let span = session.arrived.first_id().map_or(0, |first| delivery_id.wrapping_sub(first));
+            if span > UNSETTLED_SPAN_MAX {
+                return Err(fault::UNSETTLED_SPAN.on_session(link.session));
+            }
+            // AMQP 1.0 §2.6.12: a tag is unique among the link's unsettled deliveries.
+            if !receiver.tags.insert(&tag, delivery_id, slot as u32, receiver.unsettled, &session.arrived) {
+                return Err(fault::TAG_IN_USE.on_link(slot));
+            }
+            session.arrived.push(delivery_id, Arrived { link: slot as u32, tag, phase });
+            receiver.unsettled += 1;
+        }
+        let transaction = transaction_of(transfer.state.as_ref());
+        let message_format = transfer.message_format.unwrap_or(0);
+        if transfer.more || ignored {
+            receiver.partial = Some(Arriving {
+                delivery_id,
+                tag,
+                message_format,
+                settled,
+                recorded,
+                transaction,
+                payload: self.assembly.spare.pop().unwrap_or_default(),
+                ignored,
+            });
+            return self.join(slot, transfer, payload);
+        }
+        Ok(Some(Event::Message(Message {
+            link: LinkId(slot as u32),
+            delivery_id,
+            tag,
+            settled,
+            message_format,
+            payload: Payload::Slice(payload),
+            transaction,
+        })))
+    }
+
+    fn continue_delivery<'a>(
+        &mut self,
+        slot: usize,
+        transfer: &Transfer<'a>,
+        payload: &'a [u8],
+    ) -> Result<Option<Event<'a>>, Failure> {
+        let LinkEnd::Receiver(receiver) = &mut self.links[slot].end else {
+            return Err(fault::WRONG_DIRECTION.on_link(slot));
+        };
+        let Some(partial) = &mut receiver.partial else { return Ok(None) };
+        // AMQP 1.0 §2.7.5: a continuation names the same delivery or none.
+        if transfer.delivery_id.is_some_and(|id| id != partial.delivery_id) {
+            return Err(fault::DELIVERY_ID_CHANGED.on_link(slot));
+        }
+        // AMQP 1.0 §2.7.5: settled holds once it was said on any of the transfers.
+        partial.settled |= transfer.settled == Some(true);
+        if partial.transaction.is_none() {
+            partial.transaction = transaction_of(transfer.state.as_ref());
+        }
+        if transfer.aborted {
+            self.discard_partial(slot);
+            self.refund(slot);
+            return Ok(None);
+        }
+        self.join(slot, transfer, payload)
+    }
+
+    /// Adds a frame to the link's partial delivery, and hands the delivery out if that was the last.
+    fn join<'a>(
+        &mut self,
+        slot: usize,
+        transfer: &Transfer<'a>,
+        payload: &'a [u8],
+    ) -> Result<Option<Event<'a>>, Failure> {
+        let LinkEnd::Receiver(receiver) = &mut self.links[slot].end else {
+            return Err(fault::WRONG_DIRECTION.on_link(slot));
+        };
+        let Some(partial) = &mut receiver.partial else { return Ok(None) };
+        if partial.ignored {
+            if !transfer.more {
+                self.discard_partial(slot);
+                self.refund(slot);
+            }
+            return Ok(None);
+        }
+        let size = partial.payload.len() + payload.len();
+        if receiver.max_message_size > 0 && size as u64 > receiver.max_message_size {
+            return Err(fault::MESSAGE_SIZE.on_link(slot));
+        }
+        if self.assembly.size + payload.len() > self.config.assembly_size_max {
+            return Err(fault::ASSEMBLY_SIZE.on_link(slot));
+        }
+        self.assembly.size += payload.len();
+        partial.payload.extend_from_slice(payload);
+        if transfer.more {
+            return Ok(None);
+        }
+        let Some(partial) = receiver.partial.take() else { return Ok(None) };
+        self.assembly.size -= partial.payload.len();
+        if partial.settled && partial.recorded {
+            self.forget_arrived(slot, partial.delivery_id);
+        }
+        Ok(Some(Event::Message(Message {
+            link: LinkId(slot as u32),
+            delivery_id: partial.delivery_id,
+            tag: partial.tag,
+            settled: partial.settled,
+            message_format: partial.message_format,
+            payload: Payload::Assembled(partial.payload),
+            transaction: partial.transaction,
+        })))
+    }
+
+    /// Drops what has arrived of a delivery, or was written of one, that will not be completed.
+    pub(super) fn discard_partial(&mut self, slot: usize) {
+        match &mut self.links[slot].end {
+            LinkEnd::Sender(sender) => sender.partial = None,
+            LinkEnd::Receiver(receiver) => {
+                let Some(partial) = receiver.partial.take() else { return };
+                self.assembly.size -= partial.payload.len();
+                if partial.recorded {
+                    self.forget_arrived(slot, partial.delivery_id);
+                }
+                self.recycle(partial.payload);
+            }
+        }
+    }
+
+    /// Gives back the credit of a delivery that the caller never sees, since it cannot renew it.
+    fn refund(&mut self, slot: usize) {
+        if let LinkEnd::Receiver(receiver) = &mut self.links[slot].end {
+            receiver.refund();
+            self.ask_echo(slot);
+        }
+    }
+
+    /// A transfer that the peer sent before it saw our detach. Behind a detach with error the specification wants the
+    /// session ended at once (§2.6.5), which no sender that does not wait for answers could avoid; so that is left for
+    /// what not even the granted credit explains.
+    fn pass_over<'a>(
+        &mut self,
+        slot: usize,
+        reason: DetachSent,
+        transfer: &Transfer<'_>,
+    ) -> Result<Option<Event<'a>>, Failure> {
+        let link = &mut self.links[slot];
+        let session = &mut self.sessions[link.session];
+        let LinkEnd::Receiver(receiver) = &mut link.end else { return Ok(None) };
+        let Some(id) = transfer.delivery_id else { return Ok(None) };
+        if session.last_delivery_id.is_none_or(|last| serial::distance(last, id) > 0) {
+            session.last_delivery_id = Some(id);
+            if !receiver.delivery_started() && reason == DetachSent::Fault {
+                return Err(fault::ERRANT_LINK.on_session(link.session));
+            }
+        }
+        Ok(None)
+    }
+
+    /// For tests.
+    #[cfg(test)]
+    pub(super) fn assembly_size(&self) -> usize {
+        self.assembly.size
+    }
+}

@@ -1,0 +1,414 @@
+//! What became of which delivery, and who knows it already?
+//!
+//! A received delivery is recorded until we have settled it, or the peer has; then nothing more is said about it. A sent
+//! one is recorded until its outcome is told to the caller. Dispositions of ours gather into runs of consecutive numbers
+//! with the same outcome, which become frames when the run breaks or the turn is finished.
+
+use corelane_wire::amqp10::{DeliveryState, Disposition, Modified, Role};
+
+use super::connection::Connection;
+use super::event::{Disposed, Event};
+use super::ids::{DeliveryTag, LinkId, Token, TransactionId};
+use super::limits::UNSETTLED_KEPT_MAX;
+use super::link::{Epoch, LinkEnd};
+use super::serial;
+use super::session::Session;
+
+/// A received delivery that is unsettled.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    pub(super) link: u32,
+    pub(super) tag: DeliveryTag,
+    pub(super) phase: ArrivedPhase,
+}
+
+/// AMQP 1.0 §2.8.3: who settles first?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ArrivedPhase {
+    /// We do, together with the outcome.
+    First,
+    /// The peer does, when it knows our outcome.
+    Second,
+    /// The peer does, and our outcome is on its way.
+    SecondAnswered,
+}
+
+/// A sent delivery that is unsettled. It is an orphan if the link in that slot has another epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) token: Token,
+    pub(super) link: u32,
+    pub(super) epoch: Epoch,
+}
+
+/// An outcome that says no more than its kind, so that deliveries can share one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plain {
+    Accepted,
+    Rejected,
+    Released,
+    Modified {
+        delivery_failed: bool,
+        undeliverable_here: bool,
+    },
+    /// No state at all.
+    None,
+}
+
+/// Consecutive deliveries with one outcome.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    first: u32,
+    last: u32,
+    settled: bool,
+    outcome: Plain,
+}
+
+/// A disposition of the peer that [`Connection::poll_outcome`] is telling of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Disposing {
+    session: usize,
+    next: u32,
+    last: u32,
+    then: Then,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// The peer has settled.
+    Forget,
+    /// The outcome is final and the peer waits for us to settle (§2.6.12).
+    Settle(Plain),
+    /// The outcome depends on a transaction (§4.4.4).
+    Keep,
+}
+
+impl Connection {
+    /// Says what became of a received delivery. Nothing happens if the peer has settled it, or we have. Every message
+    /// that arrives unsettled must be settled once, also when its link is detached meanwhile.
+    #[inline]
+    pub fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &DeliveryState<'_>) {
+        let slot: usize = link.into();
+        let Some(link) = self.links.get(slot) else { return };
+        let index = link.session;
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let Some(arrived) = session.arrived.find_mut(delivery_id) else { return };
+        if arrived.link as usize != slot {
+            return;
+        }
+        let settled = match arrived.phase {
+            ArrivedPhase::First => true,
+            ArrivedPhase::Second => {
+                arrived.phase = ArrivedPhase::SecondAnswered;
+                false
+            }
+            ArrivedPhase::SecondAnswered => return,
+        };
+        if settled {
+            self.forget_arrived(slot, delivery_id);
+        }
+        if self.is_writable(index) {
+            self.write_disposition(index, Role::Receiver, delivery_id, settled, Some(outcome));
+        }
+        if settled {
+            self.reap_link(slot);
+        }
+    }
+
+    /// Ends a sent delivery whose outcome was provisional ([`Disposed::settled`] false).
+    pub fn settle_sent(&mut self, link: LinkId, delivery_id: u32, outcome: Option<&DeliveryState<'_>>) {
+        let slot: usize = link.into();
+        let Some(link) = self.links.get(slot) else { return };
+        let index = link.session;
+        if self.forget_sent(slot, delivery_id) && self.is_writable(index) {
+            self.write_disposition(index, Role::Sender, delivery_id, true, outcome);
+        }
+    }
+
+    /// After [`Event::Disposition`]: the next sent delivery that it means, in the order of sending, each only once.
+    #[inline]
+    pub fn poll_outcome(&mut self) -> Option<Disposed> {
+        loop {
+            let disposing = self.disposing?;
+            let Some((delivery_id, sent)) = self.next_sent(&disposing) else {
+                self.disposing = None;
+                return None;
+            };
+            self.disposing = (delivery_id != disposing.last)
+                .then_some(Disposing { next: delivery_id.wrapping_add(1), ..disposing });
+            let Sent { token, link, .. } = sent;
+            let alive = self.is_alive(&sent);
+            let settled = disposing.then != Then::Keep;
+            if settled || !alive {
+                self.remove_sent(disposing.session, delivery_id, alive);
+            }
+            if !alive {
+                continue;
+            }
+            if let Then::Settle(outcome) = disposing.then {
+                self.gather(disposing.session, Role::Sender, delivery_id, true, outcome);
+            }
+            return Some(Disposed { link: LinkId(link), token, delivery_id, settled });
+        }
+    }
+
+    #[inline]
+    pub(super) fn handle_disposition<'a>(
+        &mut self,
+        session: usize,
+        disposition: &Disposition<'a>,
+    ) -> Option<Event<'a>> {
+        let (first, last) = (disposition.first, disposition.last.unwrap_or(disposition.first));
+        if serial::distance(first, last) < 0 {
+            return None;
+        }
+        match disposition.role {
+            Role::Sender => {
+                // AMQP 1.0 §2.6.12: the peer has settled, so there is nothing left to say.
+                if disposition.settled {
+                    self.forget_arrived_in(session, first, last);
+                }
+                None
+            }
+            Role::Receiver => {
+                let state = disposition.state;
+                let then = match &state {
+                    _ if disposition.settled => Then::Forget,
+                    Some(DeliveryState::Transactional { .. }) => Then::Keep,
+                    // Not final: how far the receiver is matters only for resuming.
+                    None | Some(DeliveryState::Received(_)) => return None,
+                    Some(outcome) => Then::Settle(Plain::of(outcome).unwrap_or(Plain::None)),
+                };
+                let disposing = Disposing { session, next: first, last, then };
+                self.next_sent(&disposing)?;
+                self.disposing = Some(disposing);
+                Some(Event::Disposition { state, settled: disposition.settled })
+            }
+        }
+    }
+
+    /// Forgets a received delivery that is settled.
+    #[inline]
+    pub(super) fn forget_arrived(&mut self, slot: usize, delivery_id: u32) {
+        let link = &mut self.links[slot];
+        let Some(session) = self.sessions.get_mut(link.session) else { return };
+        let Some(arrived) = session.arrived.remove(delivery_id) else { return };
+        if let LinkEnd::Receiver(receiver) = &mut link.end {
+            receiver.unsettled -= 1;
+            receiver.tags.remove(&arrived.tag, delivery_id);
+        }
+    }
+
+    fn forget_arrived_in(&mut self, session: usize, first: u32, last: u32) {
+        let mut next = first;
+        while let Some((delivery_id, arrived)) = self.sessions[session].arrived.next_in(next, last) {
+            let slot = arrived.link as usize;
+            self.forget_arrived(slot, delivery_id);
+            if let LinkEnd::Receiver(receiver) = &mut self.links[slot].end {
+                let partial = receiver.partial.as_mut().filter(|partial| partial.delivery_id == delivery_id);
+                if let Some(partial) = partial {
+                    partial.recorded = false;
+                    partial.settled = true;
+                }
+            }
+            self.reap_link(slot);
+            if delivery_id == last {
+                return;
+            }
+            next = delivery_id.wrapping_add(1);
+        }
+    }
+
+    /// Forgets a sent delivery of a link; whether it was still unsettled.
+    pub(super) fn forget_sent(&mut self, slot: usize, delivery_id: u32) -> bool {
+        let link = &self.links[slot];
+        let Some(session) = self.sessions.get(link.session) else { return false };
+        let index = link.session;
+        let known = session.sent.find(delivery_id).is_some_and(|sent| sent.epoch == link.epoch);
+        if known {
+            self.remove_sent(index, delivery_id, true);
+        }
+        known
+    }
+
+    /// The link is gone: nobody wants the outcomes of its deliveries any more. They are swept when they outnumber
+    /// the others, so that no detach costs more than its own deliveries.
+    pub(super) fn orphan_sent(&mut self, slot: usize) {
+        self.epoch = self.epoch.wrapping_add(1).max(1);
+        let link = &mut self.links[slot];
+        let LinkEnd::Sender(sender) = &mut link.end else { return };
+        let orphans = std::mem::take(&mut sender.unsettled);
+        link.epoch = Epoch::new(self.epoch).unwrap_or(Epoch::MIN);
+        let Some(session) = self.sessions.get_mut(link.session) else { return };
+        session.sent_orphans += orphans;
+        if 2 * session.sent_orphans > session.sent.count() {
+            let links = &self.links;
+            session
+                .sent
+                .retain(|sent| links.get(sent.link as usize).is_some_and(|link| link.epoch == sent.epoch));
+            session.sent_orphans = 0;
+        }
+    }
+
+    /// Writes the dispositions that were gathered.
+    pub(super) fn write_runs(&mut self, session: usize) {
+        if !self.is_writable(session) {
+            return;
+        }
+        for role in [Role::Receiver, Role::Sender] {
+            if let Some(run) = self.sessions[session].run_of(role).take() {
+                self.write_run(session, role, run);
+            }
+        }
+    }
+
+    fn next_sent(&self, disposing: &Disposing) -> Option<(u32, Sent)> {
+        let session = self.sessions.get(disposing.session)?;
+        session.sent.next_in(disposing.next, disposing.last).map(|(id, sent)| (id, *sent))
+    }
+
+    fn is_alive(&self, sent: &Sent) -> bool {
+        self.links.get(sent.link as usize).is_some_and(|link| link.epoch == sent.epoch)
+    }
+
+    fn remove_sent(&mut self, session: usize, delivery_id: u32, alive: bool) {
+        let session = &mut self.sessions[session];
+        let Some(sent) = session.sent.remove(delivery_id) else { return };
+        if !alive {
+            session.sent_orphans -= 1;
+        } else if let LinkEnd::Sender(sender) = &mut self.links[sent.link as usize].end {
+            sender.unsettled -= 1;
+        }
+    }
+
+    /// Gathers a disposition, or writes it at once if its state says more than a kind.
+    fn write_disposition(
+        &mut self,
+        session: usize,
+        role: Role,
+        delivery_id: u32,
+        settled: bool,
+        state: Option<&DeliveryState<'_>>,
+    ) {
+        match state.map_or(Some(Plain::None), Plain::of) {
+            Some(plain) => self.gather(session, role, delivery_id, settled, plain),
+            None => {
+                if let Some(run) = self.sessions[session].run_of(role).take() {
+                    self.write_run(session, role, run);
+                }
+                let disposition = Disposition {
+                    role,
+                    first: delivery_id,
+                    last: None,
+                    settled,
+                    state: state.copied(),
+                    batchable: false,
+                };
+                self.write(session, &disposition);
+            }
+        }
+    }
+
+    #[inline]
+    fn gather(&mut self, session: usize, role: Role, delivery_id: u32, settled: bool, outcome: Plain) {
+        self.mark_dirty(session);
+        let gathered = self.sessions[session].run_of(role);
+        if let Some(run) = gathered
+            && run.settled == settled
+            && run.outcome == outcome
+        {
+            if delivery_id == run.last.wrapping_add(1) {
+                run.last = delivery_id;
+                return;
+            }
+            if delivery_id.wrapping_add(1) == run.first {
+                run.first = delivery_id;
+                return;
+            }
+        }
+        let run = Run { first: delivery_id, last: delivery_id, settled, outcome };
+        if let Some(done) = gathered.replace(run) {
+            self.write_run(session, role, done);
+        }
+    }
+
+    fn write_run(&mut self, session: usize, role: Role, run: Run) {
+        let disposition = Disposition {
+            role,
+            first: run.first,
+            last: (run.last != run.first).then_some(run.last),
+            settled: run.settled,
+            state: run.outcome.state(),
+            batchable: false,
+        };
+        self.write(session, &disposition);
+    }
+}
+
+impl Session {
+    #[inline]
+    fn run_of(&mut self, role: Role) -> &mut Option<Run> {
+        match role {
+            Role::Receiver => &mut self.run_as_receiver,
+            Role::Sender => &mut self.run_as_sender,
+        }
+    }
+
+    /// Gives memory back that a burst left behind.
+    #[inline]
+    pub(super) fn shrink(&mut self) {
+        self.sent.shrink(UNSETTLED_KEPT_MAX);
+        self.arrived.shrink(UNSETTLED_KEPT_MAX);
+    }
+}
+
+impl Plain {
+    #[inline]
+    fn of(state: &DeliveryState<'_>) -> Option<Self> {
+        match *state {
+            DeliveryState::Accepted => Some(Self::Accepted),
+            DeliveryState::Released => Some(Self::Released),
+            DeliveryState::Rejected { error: None } => Some(Self::Rejected),
+            DeliveryState::Modified(Modified {
+                delivery_failed,
+                undeliverable_here,
+                message_annotations: None,
+            }) => Some(Self::Modified { delivery_failed, undeliverable_here }),
+            DeliveryState::Rejected { .. }
+            | DeliveryState::Modified(_)
+            | DeliveryState::Received(_)
+            | DeliveryState::Declared { .. }
+            | DeliveryState::Transactional { .. } => None,
+        }
+    }
+
+    fn state(self) -> Option<DeliveryState<'static>> {
+        match self {
+            Self::Accepted => Some(DeliveryState::Accepted),
+            Self::Rejected => Some(DeliveryState::Rejected { error: None }),
+            Self::Released => Some(DeliveryState::Released),
+            Self::Modified { delivery_failed, undeliverable_here } => {
+                let modified = Modified { delivery_failed, undeliverable_here, message_annotations: None };
+                Some(DeliveryState::Modified(modified))
+            }
+            Self::None => None,
+        }
+    }
+}
+
+/// The transaction that a transfer is part of.
+#[inline]
+pub(super) fn transaction_of(state: Option<&DeliveryState<'_>>) -> Option<TransactionId> {
+    match state {
+        Some(DeliveryState::Transactional { transaction, .. }) => TransactionId::new(transaction),
+        Some(
+            DeliveryState::Received(_)
+            | DeliveryState::Accepted
+            | DeliveryState::Rejected { .. }
+            | DeliveryState::Released
+            | DeliveryState::Modified(_)
+            | DeliveryState::Declared { .. },
+        )
+        | None => None,
+    }
+}

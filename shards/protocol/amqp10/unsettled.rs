@@ -1,0 +1,162 @@
+//! Which deliveries of a session are unsettled, in the order of their numbers?
+//!
+//! Numbers ascend (as serial numbers), with gaps. Removing leaves holes, which go when they reach an end or outnumber
+//! the rest: `length ≤ 2 · count + HOLES_MAX`, so memory follows what is unsettled, not how far apart it lies. Adding and
+//! removing cost O(1) amortised; a look-up O(1) when there are no gaps, else a binary search.
+
+use std::collections::VecDeque;
+
+use super::serial::distance;
+
+/// Holes that are left in place whatever the count is.
+const HOLES_MAX: usize = 32;
+
+#[derive(Debug)]
+pub(super) struct Unsettled<T> {
+    entries: VecDeque<Entry<T>>,
+    count: usize,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    id: u32,
+    /// `None`: a hole.
+    value: Option<T>,
+}
+
+impl<T> Unsettled<T> {
+    pub(super) fn new() -> Self {
+        Self { entries: VecDeque::new(), count: 0 }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The oldest number, if any is unsettled.
+    #[inline]
+    pub(super) fn first_id(&self) -> Option<u32> {
+        self.entries.front().map(|entry| entry.id)
+    }
+
+    /// Adds a number behind all others. The caller keeps `id` within 2^31 of the first.
+    #[inline]
+    pub(super) fn push(&mut self, id: u32, value: T) {
+        debug_assert!(self.entries.back().is_none_or(|last| distance(last.id, id) > 0), "numbers ascend");
+        debug_assert!(self.first_id().is_none_or(|first| distance(first, id) > 0), "numbers can be compared");
+        self.entries.push_back(Entry { id, value: Some(value) });
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(super) fn find(&self, id: u32) -> Option<&T> {
+        let entry = &self.entries[self.index_of(id)?];
+        entry.value.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn find_mut(&mut self, id: u32) -> Option<&mut T> {
+        let index = self.index_of(id)?;
+        self.entries[index].value.as_mut()
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, id: u32) -> Option<T> {
+        let index = self.index_of(id)?;
+        let value = self.entries[index].value.take()?;
+        self.count -= 1;
+        self.trim();
+        Some(value)
+    }
+
+    /// The first number in `from..=last` that is unsettled.
+    #[inline]
+    pub(super) fn next_in(&self, from: u32, last: u32) -> Option<(u32, &T)> {
+        let start = self.lower_bound(from);
+        for entry in self.entries.range(start..) {
+            if distance(entry.id, last) < 0 {
+                return None;
+            }
+            if let Some(value) = &entry.value {
+                return Some((entry.id, value));
+            }
+        }
+        None
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.entries.iter().filter_map(|entry| Some((entry.id, entry.value.as_ref()?)))
+    }
+
+    /// Removes all that do not satisfy `keep`, and all holes.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.entries.retain(|entry| entry.value.as_ref().is_some_and(&mut keep));
+        self.count = self.entries.len();
+    }
+
+    /// Gives memory back that a burst left behind.
+    pub(super) fn shrink(&mut self, capacity_max: usize) {
+        if self.entries.is_empty() && self.entries.capacity() > capacity_max {
+            self.entries = VecDeque::new();
+        }
+    }
+
+    /// Where `id` stands, hole or not.
+    #[inline]
+    fn index_of(&self, id: u32) -> Option<usize> {
+        let index = self.lower_bound(id);
+        (self.entries.get(index)?.id == id).then_some(index)
+    }
+
+    /// The index of the first entry whose number is not before `id`.
+    #[inline]
+    fn lower_bound(&self, id: u32) -> usize {
+        let (Some(front), Some(back)) = (self.entries.front(), self.entries.back()) else { return 0 };
+        let ahead = distance(front.id, id);
+        let left = distance(id, back.id);
+        if ahead <= 0 {
+            return 0;
+        }
+        if left < 0 {
+            return self.entries.len();
+        }
+        // Numbers are distinct, so neither end can be further from `id` in entries than in numbers.
+        let mut high = (ahead as usize).min(self.entries.len() - 1);
+        let mut low = (self.entries.len() - 1).saturating_sub(left as usize);
+        if self.entries[low].id == id {
+            return low;
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if distance(self.entries[middle].id, id) > 0 {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    #[inline]
+    fn trim(&mut self) {
+        while self.entries.front().is_some_and(|entry| entry.value.is_none()) {
+            self.entries.pop_front();
+        }
+        while self.entries.back().is_some_and(|entry| entry.value.is_none()) {
+            self.entries.pop_back();
+        }
+        if self.entries.len() > 2 * self.count + HOLES_MAX {
+            self.entries.retain(|entry| entry.value.is_some());
+        }
+    }
+
+    /// Recounts, for tests.
+    #[cfg(test)]
+    pub(super) fn verify(&self) {
+        assert_eq!(self.entries.iter().filter(|entry| entry.value.is_some()).count(), self.count);
+        assert!(self.entries.len() <= 2 * self.count + HOLES_MAX);
+        let (front, back) = (self.entries.front(), self.entries.back());
+        assert!(front.is_none_or(|entry| entry.value.is_some()), "a hole at the front");
+        assert!(back.is_none_or(|entry| entry.value.is_some()), "a hole at the back");
+    }
+}
