@@ -25,6 +25,12 @@ pub enum SelectorFault {
     Limit,
 }
 
+impl SelectorError {
+    pub(super) fn syntax(position: usize, expected: &'static str) -> Self {
+        SelectorError { position, fault: SelectorFault::Syntax, expected }
+    }
+}
+
 impl fmt::Display for SelectorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.fault {
