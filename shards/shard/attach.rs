@@ -6,7 +6,7 @@
 use corelane_engine::selector::Filter;
 use corelane_engine::{AcquireMode, ConsumerId, ConsumerSpec, Origin, QueueId, QueueProperties};
 use corelane_mailbox::Lane;
-use corelane_protocol::amqp10::{Answer, AttachAnswer, ErrorSpec, LinkId};
+use corelane_protocol::amqp10::{Answer, AttachAnswer, ErrorSpec, LinkId, SessionId};
 use corelane_wire::amqp10::{
     Attach, Descriptor, DistributionMode, Map, MapWriter, Role, SenderSettleMode, Source, Symbols,
     TargetArchetype, Value,
@@ -69,10 +69,17 @@ impl From<Refusal> for Refused {
 }
 
 impl Shard {
-    pub(crate) fn on_attached(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, attach: &Attach<'_>) {
+    pub(crate) fn on_attached(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkId,
+        session: SessionId,
+        attach: &Attach<'_>,
+    ) {
         let result = match attach.role {
             Role::Sender => self.attach_producer(slot, link, attach),
-            Role::Receiver => self.attach_consumer(now, slot, link, attach),
+            Role::Receiver => self.attach_consumer(now, slot, link, session, attach),
         };
         if let Err(refused) = result {
             self.refuse(slot, link, &refused);
@@ -168,6 +175,7 @@ impl Shard {
         now: u64,
         slot: ConnectionSlot,
         link: LinkId,
+        session: SessionId,
         attach: &Attach<'_>,
     ) -> Result<(), Refused> {
         let Some(source) = attach.source else {
@@ -195,6 +203,7 @@ impl Shard {
         let pending = PendingConsumer { request, filters_in_force: filters.in_force };
         let consumer = Consumer {
             attachment: link_ref.attachment,
+            session,
             browse,
             presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
             draining: false,

@@ -9,7 +9,7 @@
 //! - a connection moves at most once, before it has its first consumer (`settled_down`).
 
 use corelane_engine::{Acquisition, ConsumerId, Place, QueueId};
-use corelane_protocol::amqp10::{self, LinkId};
+use corelane_protocol::amqp10::{self, LinkId, SessionId};
 
 use crate::event::Peer;
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
@@ -113,6 +113,7 @@ pub(crate) struct QueueAt {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     pub(crate) attachment: u32,
+    pub(crate) session: SessionId,
     pub(crate) browse: bool,
     /// Deliveries are sent settled.
     pub(crate) presettled: bool,

@@ -9,7 +9,7 @@ use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, SessionId};
 use corelane_wire::amqp10::{Open, SaslCode};
 
 use crate::Shard;
-use crate::connection::{Hold, Link, Phase};
+use crate::connection::{Hold, Phase};
 use crate::effect::Effect;
 use crate::event::ConnectionSlot;
 use crate::limits::INPUT_WAITING_BYTES_MAX;
@@ -92,7 +92,7 @@ impl Shard {
             Event::Disposition { state, .. } => self.on_disposition(now, slot, state),
             Event::LinkFlow { link, drain, .. } => self.on_link_flow(now, slot, link, drain),
             Event::SessionFlow { session } => self.on_session_flow(now, slot, session),
-            Event::Attached { link, attach, .. } => self.on_attached(now, slot, link, &attach),
+            Event::Attached { link, session, attach } => self.on_attached(now, slot, link, session, &attach),
             Event::Detached { link, .. } => self.on_detached(now, slot, link),
             Event::SaslInit { mechanism, initial_response, .. } => {
                 let step = |loopback| SaslStep::Start {
@@ -162,9 +162,7 @@ impl Shard {
         let links = 0..connection.links.len() as u32;
         for link in links.map(LinkId) {
             let Some(connection) = self.connections.get_mut(slot) else { return };
-            if matches!(connection.link_mut(link), Some(Link::Consumer(_)))
-                && connection.protocol.session_of(link) == Some(session)
-            {
+            if connection.consumer_mut(link).is_some_and(|consumer| consumer.session == session) {
                 self.refresh_consumer(now, slot, link);
             }
         }
