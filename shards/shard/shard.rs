@@ -294,6 +294,8 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             connection.touched = false;
             connection.protocol.finish_turn(now);
+            // A peer that publishes and does not read its settlements is stopped here too.
+            connection.output_blocked |= connection.unsent_bytes() > OUTPUT_BYTES_MAX;
             request_flush(&mut self.effects, slot, connection);
             if let Some(deadline) = connection.protocol.next_deadline()
                 && connection.timer_at.is_none_or(|at| deadline < at)
