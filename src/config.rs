@@ -7,6 +7,7 @@
 mod layer;
 pub mod quantity;
 pub mod setting;
+mod shards;
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -102,6 +103,8 @@ pub struct DestinationRule {
     pub expiration_us: Option<u64>,
     /// Messages are served by priority.
     pub priorities: Option<bool>,
+    /// A group of messages stays with its consumer for the consumer's life.
+    pub sticky_groups: Option<bool>,
     /// Made on first use.
     pub auto_create: Option<bool>,
 }

@@ -3,4 +3,9 @@
 //! Invariants: only `boot` and `driver` name the runtime; nothing here decides about queues or reads AMQP frames, save
 //! the small client behind `corelane send`, `receive` and `browse`.
 
+pub mod authenticate;
+pub mod client;
 pub mod config;
+pub mod control;
+pub mod driver;
+pub mod users;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use file::{FileStamp, UsersFileError, load, load_or_empty, update};
-pub use verifier::{ITERATIONS, KEY_BYTES, Verifier, VerifierError};
+pub use verifier::{ITERATIONS, KEY_BYTES, Verifier, VerifierError, fill_random};
 
 /// Bytes of a user's name at most.
 pub const NAME_BYTES_MAX: usize = 255;

@@ -48,6 +48,7 @@ fn a_file_can_say_everything() {
         prefetch = "none"
         expiration = "1h30m"
         priorities = true
+        sticky-groups = true
         auto-create = true
 
         [destinations."orders.eu"]
@@ -79,6 +80,7 @@ fn a_file_can_say_everything() {
             prefetch: Some(PrefetchSetting::None),
             expiration_us: Some(5_400_000_000),
             priorities: Some(true),
+            sticky_groups: Some(true),
             auto_create: Some(true),
         },
         DestinationRule {

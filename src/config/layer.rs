@@ -58,6 +58,8 @@ struct Properties {
     #[serde(deserialize_with = "expiration")]
     expiration: Option<u64>,
     priorities: Option<bool>,
+    #[serde(alias = "sticky_groups")]
+    sticky_groups: Option<bool>,
     #[serde(alias = "auto_create")]
     auto_create: Option<bool>,
 }
@@ -316,6 +318,7 @@ fn destinations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Destin
         prefetch: properties.prefetch,
         expiration_us: properties.expiration,
         priorities: properties.priorities,
+        sticky_groups: properties.sticky_groups,
         auto_create: properties.auto_create,
     };
     Ok(tables.into_iter().map(rule).collect())

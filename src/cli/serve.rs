@@ -1,0 +1,207 @@
+//! `corelane serve`: the flags and variables as a layer of settings, and the start of the broker.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use clap::builder::BoolishValueParser;
+
+use super::{DONE, FAILED};
+use crate::authenticate::{Authenticator, UsersSource};
+use crate::boot;
+use crate::config::setting::{self, Setting};
+use crate::config::{IdlePolicy, Layer, LogSettings, ServeSettings, parse_address, parse_cores, parse_log};
+use crate::control::{Signals, Stop};
+use crate::users::fill_random;
+
+/// Run a broker.
+///
+/// A setting is taken from its flag, else from its environment variable, else from the configuration file, else it has
+/// its default.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = MORE)]
+pub(super) struct ServeArguments {
+    /// Where to listen; may be given several times [default: 127.0.0.1:5672 and [::1]:5672]
+    #[arg(long, value_name = "ADDR:PORT", env = "CORELANE_LISTEN", value_delimiter = ',', value_parser = parse_address)]
+    listen: Option<Vec<SocketAddr>>,
+
+    /// How many shards to run [default: one for each usable core]
+    #[arg(long, value_name = "N", env = "CORELANE_SHARDS", value_parser = count(setting::SHARDS))]
+    shards: Option<u64>,
+
+    /// Which cores the shards are pinned to, such as 0-3,6 [default: all usable ones]
+    #[arg(long, value_name = "LIST", env = "CORELANE_CORES", value_parser = cores)]
+    cores: Option<Cores>,
+
+    /// What a shard does when it has nothing to do: sleep, poll for a while and then sleep, or poll for ever [default:
+    /// adaptive]
+    #[arg(long, value_name = "POLICY", env = "CORELANE_IDLE", value_enum)]
+    idle: Option<IdlePolicy>,
+
+    /// How many microseconds `--idle adaptive` polls before it sleeps [default: 20]
+    #[arg(long, value_name = "US", env = "CORELANE_SPIN_US", value_parser = count(setting::SPIN_US))]
+    spin_us: Option<u64>,
+
+    /// Keep nothing on disk; the only way so far
+    #[arg(long, env = "CORELANE_IN_MEMORY", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_name = "BOOL", hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    in_memory: Option<bool>,
+
+    /// A TOML file with any of these settings, and the properties of destinations
+    #[arg(long, value_name = "FILE", env = "CORELANE_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// The users that may connect; see `corelane user`
+    #[arg(long, value_name = "FILE", env = "CORELANE_USERS")]
+    users: Option<PathBuf>,
+
+    /// Let everyone in who can reach an address that is listened on
+    #[arg(long, env = "CORELANE_ALLOW_ANONYMOUS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL", hide_possible_values = true,
+          value_parser = BoolishValueParser::new())]
+    allow_anonymous: Option<bool>,
+
+    /// Do not make queues on first use
+    #[arg(long, env = "CORELANE_NO_AUTO_CREATE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL", hide_possible_values = true,
+          value_parser = BoolishValueParser::new())]
+    no_auto_create: Option<bool>,
+
+    /// The largest frame that is accepted [default: 64KiB]
+    #[arg(long, value_name = "SIZE", env = "CORELANE_MAX_FRAME_SIZE", value_parser = count(setting::FRAME_SIZE))]
+    max_frame_size: Option<u64>,
+
+    /// The largest message that is accepted [default: 16MiB]
+    #[arg(long, value_name = "SIZE", env = "CORELANE_MAX_MESSAGE_SIZE", value_parser = count(setting::MESSAGE_SIZE))]
+    max_message_size: Option<u64>,
+
+    /// How long a connection may be silent, or `never` for any time [default: 60s]
+    #[arg(long, value_name = "DURATION", env = "CORELANE_IDLE_TIMEOUT", value_parser = count(setting::IDLE_TIMEOUT))]
+    idle_timeout: Option<u64>,
+
+    /// How much to log: off, error, warn, info, debug or trace; `json` for one object a line; both with a comma
+    /// [default: info]
+    #[arg(long, value_name = "LEVEL|json", env = "CORELANE_LOG", value_parser = parse_log)]
+    log: Option<LogSettings>,
+}
+
+/// Shown by `-h` and `--help`.
+macro_rules! examples {
+    () => {
+        "\
+Examples:
+  corelane serve
+      For this machine alone: clients need no password (anonymous, or guest/guest).
+  corelane user add alice --users /etc/corelane/users
+  corelane serve --listen 0.0.0.0:5672 --users /etc/corelane/users
+      For the network: clients log in as one of the users.
+  corelane serve --shards 2 --cores 2,3 --idle spin
+      Two shards that never sleep, on cores that are theirs.
+  corelane serve --config /etc/corelane/broker.toml
+"
+    };
+}
+
+const EXAMPLES: &str = concat!(examples!(), "\nSee --help for the configuration file.");
+
+const MORE: &str = concat!(
+    examples!(),
+    "
+Configuration file:
+  Every flag is a key of the same name without its dashes in front; `no-auto-create` is `auto-create = false`.
+  A destination's properties stand in a table under its name, or under a wildcard: `*` is one word, a last `>` all
+  that follow.
+
+    listen = [\"0.0.0.0:5672\", \"[::]:5672\"]
+    users = \"users\"                  # relative to this file
+    max-message-size = \"4MiB\"
+    idle-timeout = \"2m\"
+
+    [destinations.\"orders.>\"]
+    prefetch = 10                    # unsettled messages of a consumer; \"none\": one, when asked; 0: inherited
+    expiration = \"1h30m\"             # replaces the sender's; \"never\": none
+
+    [destinations.\"orders.audit\"]
+    exclusive = true                 # one active consumer, the others stand by
+    consumers-max = 2                # active consumers
+    priorities = true                # messages are served by priority
+    sticky-groups = true             # a group keeps its consumer for the consumer's life
+    auto-create = false              # is not made on first use
+
+Signals:
+  SIGTERM and SIGINT close all connections and end the broker with exit code 0; a second one ends it at once."
+);
+
+/// A list of cores, as one value.
+#[derive(Clone, Debug)]
+struct Cores(Vec<usize>);
+
+fn cores(text: &str) -> Result<Cores, String> {
+    parse_cores(text).map(Cores)
+}
+
+/// A parser of a numeric setting.
+fn count(setting: Setting) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| setting.parse(text)
+}
+
+impl ServeArguments {
+    /// What was given by flags and variables.
+    fn layer(self) -> Layer {
+        // Settings were checked against ranges that fit.
+        Layer {
+            listen: self.listen,
+            shards: self.shards.map(|shards| shards as usize),
+            cores: self.cores.map(|cores| cores.0),
+            idle: self.idle,
+            spin_us: self.spin_us,
+            in_memory: self.in_memory,
+            users: self.users,
+            allow_anonymous: self.allow_anonymous,
+            auto_create: self.no_auto_create.map(|no| !no),
+            max_frame_size: self.max_frame_size.map(|size| size as u32),
+            idle_timeout: self.idle_timeout,
+            max_message_size: self.max_message_size,
+            log: self.log,
+            destinations: Vec::new(),
+        }
+    }
+
+    /// The settings: flags and variables over the file over the defaults.
+    fn settings(self) -> anyhow::Result<ServeSettings> {
+        let file = match &self.config {
+            Some(file) => Layer::from_file(file)?,
+            None => Layer::default(),
+        };
+        Ok(ServeSettings::new(self.layer().over(file))?)
+    }
+}
+
+/// Runs a broker until a signal ends it.
+pub(super) fn run(arguments: ServeArguments) -> anyhow::Result<u8> {
+    let settings = arguments.settings()?;
+    start_log(&settings.log)?;
+    // Before any other thread: a signal that comes while the broker starts is a stop, too.
+    let signals = Signals::listen().context("signals cannot be listened for")?;
+    let authenticator = authenticator(&settings)?;
+    match boot::serve(&settings, signals, authenticator)? {
+        Stop::Graceful => Ok(DONE),
+        Stop::Forced => Ok(FAILED),
+    }
+}
+
+fn authenticator(settings: &ServeSettings) -> anyhow::Result<Authenticator> {
+    let source = settings.access.users.as_deref().map(UsersSource::open).transpose()?;
+    let mut secret = [0; 32];
+    fill_random(&mut secret).context("the kernel gives no random bytes")?;
+    Ok(Authenticator::new(settings.access.allow_anonymous, source, secret))
+}
+
+fn start_log(settings: &LogSettings) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&settings.filter)
+        .with_context(|| format!("{:?} is not a filter for the log", settings.filter))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if settings.json { log.json().init() } else { log.init() }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! Sending messages: as many as the broker gives credit for, each accounted for by its outcome.
+//!
+//! Invariant: `accepted + rejected + released + modified + unknown = sent` when it returns without an error.
+
+use corelane_protocol::amqp10::{AttachRequest, LinkId, Outgoing, Progress, SendReadiness, Token};
+use corelane_wire::amqp10::{
+    Encode, Header, MessageId, Properties, ReceiverSettleMode, SenderSettleMode, Source, Symbols, Target,
+    TargetArchetype, Value, write_amqp_value, write_application_properties, write_data,
+};
+
+use super::{ANSWER_US_MAX, Client, ClientError, Fate, Notice, Reason};
+
+/// How messages are to be treated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SendOptions {
+    pub durable: bool,
+    pub priority: Option<u8>,
+    pub ttl_ms: Option<u32>,
+    pub group_id: Option<String>,
+    /// Application properties; values are strings.
+    pub properties: Vec<(String, String)>,
+}
+
+/// What is in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextMessage<'a> {
+    /// An amqp-value section with a string.
+    Text(&'a str),
+    /// A data section.
+    Data(&'a [u8]),
+}
+
+/// What became of the messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SendReport {
+    pub accepted: u64,
+    pub rejected: u64,
+    pub released: u64,
+    pub modified: u64,
+    pub unknown: u64,
+    /// The first reason that was given for a rejection.
+    pub reason: Option<Reason>,
+}
+
+impl SendReport {
+    pub fn total(&self) -> u64 {
+        self.accepted + self.rejected + self.released + self.modified + self.unknown
+    }
+
+    fn count(&mut self, fate: Fate) {
+        match fate {
+            Fate::Accepted => self.accepted += 1,
+            Fate::Rejected(reason) => {
+                self.rejected += 1;
+                self.reason.get_or_insert(reason);
+            }
+            Fate::Released => self.released += 1,
+            Fate::Modified => self.modified += 1,
+            Fate::Unknown => self.unknown += 1,
+        }
+    }
+}
+
+impl Client {
+    /// Sends one message `count` times and waits until all are settled.
+    pub fn send(
+        &mut self,
+        address: &str,
+        message: TextMessage<'_>,
+        count: u64,
+        options: &SendOptions,
+    ) -> Result<SendReport, ClientError> {
+        let link = self.attach_sender(address)?;
+        let mut report = SendReport::default();
+        let mut sent = 0;
+        let mut bytes = Vec::new();
+        while report.total() < count {
+            while sent < count && self.connection.can_send(link) == SendReadiness::Ready {
+                sent += 1;
+                bytes.clear();
+                encode(&mut bytes, message, sent, options);
+                self.send_whole(address, link, sent, &bytes, &mut report)?;
+            }
+            // Waiting for credit may take long: the queue may be full. Answers to what was sent may not.
+            let deadline = (sent > report.total()).then(|| self.now() + ANSWER_US_MAX);
+            match self.next_notice(deadline)? {
+                Some(notice) => self.take_notice(address, link, notice, &mut report)?,
+                None => return Err(ClientError::NoAnswer { url: self.url.clone(), awaited: "an outcome" }),
+            }
+        }
+        self.connection.detach(link, true, None);
+        self.flush()?;
+        Ok(report)
+    }
+
+    fn attach_sender(&mut self, address: &str) -> Result<LinkId, ClientError> {
+        let session = self.session()?;
+        let name = format!("send-{address}");
+        let request = AttachRequest {
+            name: &name,
+            source: Some(Source::default()),
+            target: Some(TargetArchetype::Target(Target { address: Some(address), ..Target::default() })),
+            sender_settle_mode: SenderSettleMode::Unsettled,
+            receiver_settle_mode: ReceiverSettleMode::First,
+            max_message_size: None,
+            desired_capabilities: Symbols::default(),
+            properties: None,
+        };
+        let link = self.connection.attach_sender(session, &request);
+        let link = link.ok_or(ClientError::NoAnswer { url: self.url.clone(), awaited: "a free link" })?;
+        self.wait_attached(address, link)?;
+        Ok(link)
+    }
+
+    /// Waits for the answer to an attach, and where it was refused for the reason.
+    pub(super) fn wait_attached(&mut self, address: &str, link: LinkId) -> Result<(), ClientError> {
+        self.wait_for("its attach", |notice| {
+            matches!(notice, Notice::Attached(attached) if *attached == link)
+        })?;
+        // AMQP 1.0 §2.6.3: a refusal is an attach without terminus, and a detach that follows at once.
+        let refused = |notice: &Notice| match notice {
+            Notice::Detached { link: detached, reason } if *detached == link => Some(reason.clone()),
+            _ => None,
+        };
+        match self.notices.iter().find_map(refused) {
+            Some(reason) => Err(ClientError::LinkEnded { address: address.to_owned(), reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a message to its last byte, waiting for the session's window as often as needed.
+    fn send_whole(
+        &mut self,
+        address: &str,
+        link: LinkId,
+        number: u64,
+        bytes: &[u8],
+        report: &mut SendReport,
+    ) -> Result<(), ClientError> {
+        let outgoing = Outgoing { token: Token(number, 0), settled: false, message_format: 0, head: bytes, rest: &[] };
+        let mut progress = self.connection.send(link, &outgoing);
+        let mut rest = bytes;
+        loop {
+            match progress {
+                Progress::Complete { settled, .. } => {
+                    if settled {
+                        report.count(Fate::Accepted);
+                    }
+                    return self.flush();
+                }
+                Progress::Partial { written, .. } => {
+                    rest = &rest[written..];
+                    self.flush()?;
+                    if written == 0 {
+                        match self.next_notice(Some(self.now() + ANSWER_US_MAX))? {
+                            Some(notice) => self.take_notice(address, link, notice, report)?,
+                            None => {
+                                let awaited = "room in its window";
+                                return Err(ClientError::NoAnswer { url: self.url.clone(), awaited });
+                            }
+                        }
+                    }
+                }
+                Progress::TooLarge => {
+                    return Err(ClientError::MessageTooLarge { size_max: self.connection.message_size_max(link) });
+                }
+                Progress::NotReady(_) => {
+                    return Err(ClientError::NoAnswer { url: self.url.clone(), awaited: "a link to send on" });
+                }
+            }
+            progress = self.connection.send_more(link, rest);
+        }
+    }
+
+    fn take_notice(
+        &mut self,
+        address: &str,
+        link: LinkId,
+        notice: Notice,
+        report: &mut SendReport,
+    ) -> Result<(), ClientError> {
+        match notice {
+            Notice::Disposed(fate) => report.count(fate),
+            Notice::Detached { link: detached, reason } if detached == link => {
+                return Err(ClientError::LinkEnded { address: address.to_owned(), reason });
+            }
+            Notice::Ended(reason) => return Err(ClientError::SessionEnded { reason }),
+            Notice::Closed(reason) => return Err(self.closed(reason)),
+            Notice::Opened
+            | Notice::SessionBegun
+            | Notice::Attached(_)
+            | Notice::Credit { .. }
+            | Notice::WindowOpened
+            | Notice::Message { .. }
+            | Notice::Detached { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// Writes one message, all its sections.
+fn encode(bytes: &mut Vec<u8>, message: TextMessage<'_>, number: u64, options: &SendOptions) {
+    let header = Header {
+        durable: options.durable,
+        priority: options.priority.unwrap_or(Header::default().priority),
+        ttl: options.ttl_ms,
+        ..Header::default()
+    };
+    if header != Header::default() {
+        header.encode(bytes);
+    }
+    let properties = Properties {
+        message_id: Some(MessageId::Ulong(number)),
+        content_type: match message {
+            TextMessage::Text(_) => None,
+            TextMessage::Data(_) => Some("application/octet-stream"),
+        },
+        group_id: options.group_id.as_deref(),
+        ..Properties::default()
+    };
+    properties.encode(bytes);
+    if !options.properties.is_empty() {
+        let pairs: Vec<(&str, Value<'_>)> =
+            options.properties.iter().map(|(key, value)| (key.as_str(), Value::String(value))).collect();
+        write_application_properties(bytes, &pairs);
+    }
+    match message {
+        TextMessage::Text(text) => write_amqp_value(bytes, &text),
+        TextMessage::Data(data) => write_data(bytes, data),
+    }
+}

@@ -1,0 +1,121 @@
+//! What happens beside the shards? The control thread: it answers their SASL steps, and turns signals into a stop.
+//!
+//! Invariants: signals are looked at and answers sent after every batch of mail, and an answer that is ready does not
+//! wait for the next step's milliseconds; a stop is announced once, and when the shards have not closed their
+//! connections `STOP_US_MAX` later they are ended all the same. It never waits for a shard.
+//! Left out: how mail travels and who is rung (`driver`), what a stop does to connections (`Shard`).
+
+mod signals;
+
+use std::time::Duration;
+
+use corelane_shard::Mail;
+
+use crate::authenticate::Authenticator;
+use crate::driver::{Clock, ControlPort};
+pub use signals::Signals;
+
+/// How long connections have to close after a stop was asked for.
+pub const STOP_US_MAX: u64 = 10_000_000;
+
+/// The control thread's belongings.
+pub struct Control {
+    port: ControlPort,
+    clock: Clock,
+    signals: Signals,
+    authenticator: Authenticator,
+    inbox: Vec<(usize, Mail)>,
+    /// When the shards are ended, whatever is still open.
+    stop_at: Option<u64>,
+}
+
+/// How the shards came to their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Every connection was closed.
+    Graceful,
+    /// Some were still open.
+    Forced,
+}
+
+impl Control {
+    pub fn new(port: ControlPort, clock: Clock, signals: Signals, authenticator: Authenticator) -> Control {
+        signals.ring_on_signal(port.bell());
+        Control { port, clock, signals, authenticator, inbox: Vec::new(), stop_at: None }
+    }
+
+    /// Runs until a signal has stopped the shards; their threads may be joined then.
+    pub fn run(mut self) -> Stop {
+        loop {
+            let more = self.take_mail();
+            let now = self.clock.now();
+            self.authenticator.handle_timeout(now);
+            self.post_replies();
+            if self.look_at_signals(now) {
+                tracing::warn!("stopping at once: a second signal came");
+                return self.end(Stop::Forced);
+            }
+            if let Some(stop_at) = self.stop_at {
+                if self.port.stopped_count() == self.port.shards() {
+                    return self.end(Stop::Graceful);
+                }
+                if stop_at <= now {
+                    tracing::error!("stopping without grace: connections did not close in time");
+                    return self.end(Stop::Forced);
+                }
+            }
+            if more {
+                self.port.flush();
+            } else {
+                self.port.wait(self.timeout(now));
+            }
+        }
+    }
+
+    fn take_mail(&mut self) -> bool {
+        let inbox = &mut self.inbox;
+        let more = self.port.take(|from, mail| inbox.push((from, mail)));
+        for (from, mail) in std::mem::take(&mut self.inbox) {
+            if let Mail::SaslStep { connection, step } = mail {
+                self.authenticator.handle_step(self.clock.now(), from, connection, step);
+                self.post_replies();
+                self.port.flush();
+            } else {
+                tracing::error!(from, "mail that is not for the control thread was dropped");
+            }
+        }
+        more
+    }
+
+    fn post_replies(&mut self) {
+        while let Some(reply) = self.authenticator.poll_reply() {
+            let mail = Mail::SaslReply { connection: reply.connection, reply: reply.reply };
+            self.port.post(reply.shard, mail);
+        }
+    }
+
+    /// True: somebody does not want to wait for the stop.
+    fn look_at_signals(&mut self, now: u64) -> bool {
+        while self.signals.take() {
+            if self.stop_at.is_some() {
+                return true;
+            }
+            tracing::info!("stopping: connections are being closed");
+            self.stop_at = Some(now + STOP_US_MAX);
+            self.port.stop_shards();
+        }
+        false
+    }
+
+    fn end(mut self, stop: Stop) -> Stop {
+        self.port.end_shards();
+        self.port.flush();
+        stop
+    }
+
+    /// How long there is nothing to do.
+    fn timeout(&self, now: u64) -> Option<Duration> {
+        let deadline = [self.authenticator.next_deadline(), self.stop_at].into_iter().flatten().min();
+        deadline.map(|deadline| Duration::from_micros(deadline.saturating_sub(now)))
+    }
+}
