@@ -6,6 +6,7 @@ mod messages;
 mod oracle;
 mod performatives;
 mod round_trip;
+mod strategies;
 mod values;
 
 /// Bytes from their readable form: hexadecimal pairs, ASCII text in quotes, and square brackets around what a one-byte
