@@ -115,9 +115,16 @@ impl Client {
     /// Says goodbye. What was sent and not answered for is lost from sight, so this is for the end.
     pub fn close(mut self) -> Result<(), ClientError> {
         self.connection.close(None);
-        match self.wait_for("its close", |notice| matches!(notice, Notice::Closed(None))) {
-            Ok(()) | Err(ClientError::ClosedSilently { .. }) => Ok(()),
-            Err(error) => Err(error),
+        let deadline = self.now() + ANSWER_US_MAX;
+        loop {
+            match self.next_notice(Some(deadline)) {
+                Ok(Some(Notice::Closed(Some(reason)))) => return Err(ClientError::ConnectionClosed { reason }),
+                // All is said and done: how exactly it ends does not matter any more.
+                Ok(Some(Notice::Closed(None)) | None) | Err(ClientError::ClosedSilently { .. }) => return Ok(()),
+                // Links and session end before the connection does.
+                Ok(Some(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -320,3 +327,7 @@ fn fate(state: Option<DeliveryState<'_>>) -> Fate {
         | None => Fate::Unknown,
     }
 }
+
+#[cfg(test)]
+#[path = "client/client_tests.rs"]
+mod tests;

@@ -54,7 +54,7 @@ pub struct Listener {
 pub enum IdlePolicy {
     /// Sleep at once.
     Park,
-    /// Poll for `spin_us`, then sleep.
+    /// Poll for the time of `--spin-us`, then sleep.
     Adaptive,
     /// Never sleep.
     Spin,

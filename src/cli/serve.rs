@@ -109,28 +109,30 @@ const MORE: &str = concat!(
     examples!(),
     "
 Configuration file:
-  Every flag is a key of the same name without its dashes in front; `no-auto-create` is `auto-create = false`.
-  A destination's properties stand in a table under its name, or under a wildcard: `*` is one word, a last `>` all
-  that follow.
+  Every flag is a key of the same name, save `--no-auto-create`, which is
+  `auto-create = false`. A destination's properties stand in a table under its
+  name, or under a wildcard: `*` is one word, a last `>` all that follow.
 
     listen = [\"0.0.0.0:5672\", \"[::]:5672\"]
-    users = \"users\"                  # relative to this file
+    users = \"users\"         # beside this file
     max-message-size = \"4MiB\"
     idle-timeout = \"2m\"
 
+    # A consumer's unsettled messages; \"none\": one, when asked; 0: inherited.
     [destinations.\"orders.>\"]
-    prefetch = 10                    # unsettled messages of a consumer; \"none\": one, when asked; 0: inherited
-    expiration = \"1h30m\"             # replaces the sender's; \"never\": none
+    prefetch = 10
+    expiration = \"1h30m\"    # instead of the sender's; \"never\": none
 
     [destinations.\"orders.audit\"]
-    exclusive = true                 # one active consumer, the others stand by
-    consumers-max = 2                # active consumers
-    priorities = true                # messages are served by priority
-    sticky-groups = true             # a group keeps its consumer for the consumer's life
-    auto-create = false              # is not made on first use
+    exclusive = true        # one active consumer, the others stand by
+    consumers-max = 2       # so many active consumers
+    priorities = true       # messages are served by priority
+    sticky-groups = true    # a group keeps its consumer for good
+    auto-create = false     # is not made on first use
 
 Signals:
-  SIGTERM and SIGINT close all connections and end the broker with exit code 0; a second one ends it at once."
+  SIGTERM and SIGINT close all connections and end the broker with exit code 0;
+  a second one ends it at once, with 1."
 );
 
 /// A list of cores, as one value.

@@ -10,6 +10,9 @@ use corelane_wire::amqp10::{
 
 use super::{ANSWER_US_MAX, Client, ClientError, Fate, Notice, Reason};
 
+/// Bytes that are gathered before they are sent.
+const OUTPUT_BYTES: usize = 64 << 10;
+
 /// How messages are to be treated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SendOptions {
@@ -146,7 +149,8 @@ impl Client {
                     if settled {
                         report.count(Fate::Accepted);
                     }
-                    return self.flush();
+                    // Small messages go out together; waiting for anything sends them off, too.
+                    return if self.connection.output().len() < OUTPUT_BYTES { Ok(()) } else { self.flush() };
                 }
                 Progress::Partial { written, .. } => {
                     rest = &rest[written..];
