@@ -50,7 +50,7 @@ impl Filter {
 
 impl<'f> EqualityKeys<'f> {
     /// The names, sorted.
-    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &'f Field> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'f Field> {
         self.columns.iter().map(|(field, _)| *field)
     }
 
@@ -59,8 +59,13 @@ impl<'f> EqualityKeys<'f> {
         self.columns.iter().map(|(_, values)| values.len()).product()
     }
 
+    /// Leaves out all names but these.
+    pub(crate) fn narrow(&mut self, names: &[Field]) {
+        self.columns.retain(|(field, _)| names.contains(field));
+    }
+
     /// The values of a key, in the order of the names.
-    pub(crate) fn key(&self, mut index: usize) -> impl Iterator<Item = Value<'f>> {
+    pub(crate) fn key(&self, mut index: usize) -> impl Iterator<Item = Value<'f>> + Clone {
         self.columns.iter().map(move |(_, values)| {
             let value = values[index % values.len()];
             index /= values.len();

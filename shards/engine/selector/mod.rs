@@ -99,4 +99,6 @@ impl std::ops::Not for Truth {
 }
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod tests;

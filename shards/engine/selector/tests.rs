@@ -1,8 +1,6 @@
-//! What a selector says about a message: tables of the language, and the evaluator against a naive reading of the same tree.
+//! What a selector says about a message: tables of the language. `model_tests` holds it against a naive reading.
 
 use std::cell::Cell;
-
-use proptest::prelude::*;
 
 use super::limits::{FIELDS_MAX, NESTING_MAX, NODES_MAX, SELECTOR_SIZE_MAX};
 use super::*;
