@@ -1,0 +1,120 @@
+//! How does the rest of the process talk to the shards?
+//!
+//! As one more participant, with a port like theirs and a doorbell to wait for.
+
+use super::doorbell::Doorbell;
+use corelane_mailbox::{Lane, Port};
+use corelane_shard::{Mail, Peer};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is in the lanes between participants.
+#[derive(Debug)]
+pub enum Letter {
+    /// For the shard.
+    Mail(Mail),
+    /// A connection that the first shard deals out.
+    Accepted { socket: OwnedFd, peer: Peer },
+    /// From the control thread: close all connections.
+    Stop,
+    /// To the control thread: this shard has none left.
+    Stopped,
+    /// From the control thread, when all have stopped: the thread may end.
+    Exit,
+}
+
+/// The control thread's end.
+pub struct ControlPort {
+    port: Port<Letter>,
+    bells: Arc<[Doorbell]>,
+    stopped: usize,
+}
+
+impl ControlPort {
+    pub(crate) fn new(port: Port<Letter>, bells: Arc<[Doorbell]>) -> Self {
+        assert_eq!(port.index(), port.participants() - 1, "the control thread is the last participant");
+        assert_eq!(bells.len(), port.participants());
+        ControlPort { port, bells, stopped: 0 }
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.port.participants() - 1
+    }
+
+    /// Mail for a shard. It is on its way after the next [`ControlPort::flush`] or [`ControlPort::wait`].
+    pub fn post(&mut self, shard: usize, mail: Mail) {
+        self.port.post(shard, Lane::Control, Letter::Mail(mail));
+    }
+
+    /// Asks every shard to close its connections and to report.
+    pub fn stop_shards(&mut self) {
+        for shard in 0..self.shards() {
+            self.port.post(shard, Lane::Control, Letter::Stop);
+        }
+    }
+
+    /// How many shards have no connection left after [`ControlPort::stop_shards`].
+    pub fn stopped_count(&self) -> usize {
+        self.stopped
+    }
+
+    /// Lets the threads of the shards end.
+    pub fn end_shards(&mut self) {
+        for shard in 0..self.shards() {
+            self.port.post(shard, Lane::Control, Letter::Exit);
+        }
+    }
+
+    /// Hands over what the shards have written. True: there is more.
+    pub fn take(&mut self, mut receive: impl FnMut(usize, Mail)) -> bool {
+        let stopped = &mut self.stopped;
+        self.port.take(super::limits::TURN_MAILS_MAX, |from, _, letter| match letter {
+            Letter::Mail(mail) => receive(from, mail),
+            Letter::Stopped => *stopped += 1,
+            Letter::Accepted { .. } | Letter::Stop | Letter::Exit => {
+                unreachable!("no shard writes this to the control thread")
+            }
+        })
+    }
+
+    /// Sends off what was posted.
+    pub fn flush(&mut self) {
+        let bells = &self.bells;
+        self.port.flush(|to| bells[to].ring());
+    }
+
+    /// Sends off what was posted, then sleeps until there is mail or the doorbell is rung, at most for so long.
+    pub fn wait(&mut self, timeout: Option<Duration>) {
+        self.flush();
+        if self.port.prepare_sleep() {
+            self.bells[self.port.index()].wait(timeout);
+            self.port.awake();
+        }
+    }
+
+    /// Rings for this thread: for those who are no participants and want it to look at something.
+    pub fn bell(&self) -> Doorbell {
+        self.bells[self.port.index()].clone()
+    }
+}
+
+/// What connects the participants of a process.
+pub(crate) struct Participants {
+    /// By shard.
+    pub(crate) ports: Vec<Port<Letter>>,
+    pub(crate) bells: Arc<[Doorbell]>,
+    pub(crate) control: ControlPort,
+}
+
+/// Ports and doorbells for so many shards and the control thread.
+pub(crate) fn participants(shards: usize) -> io::Result<Participants> {
+    let mut ports = corelane_mailbox::Mailboxes::new(shards + 1, super::limits::LANE_MAILS);
+    let bells: Arc<[Doorbell]> =
+        (0..=shards).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?.into();
+    let port = ports.pop().expect("there is a port for each participant");
+    let control = ControlPort::new(port, Arc::clone(&bells));
+    Ok(Participants { ports, bells, control })
+}

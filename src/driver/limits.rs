@@ -1,0 +1,39 @@
+//! Every bound of the driver, and what happens when it is reached.
+
+/// Submissions that fit into the ring. When it is full, what is in it is submitted first.
+pub(super) const SUBMISSIONS: u32 = 1024;
+
+/// Completions that fit into the ring. More of them wait in the kernel, and receives that go on and on end and are begun
+/// again.
+pub(super) const COMPLETIONS: u32 = 4096;
+
+/// Receive buffers of a shard. A receive that finds none is begun again when its turn comes.
+pub(super) const RECEIVE_BUFFERS: u16 = 64;
+
+/// Bytes of a receive buffer. More bytes come with further completions.
+pub(super) const RECEIVE_BUFFER_BYTES: usize = 32 << 10;
+
+/// Completions applied in one turn. The others wait for the next.
+pub(super) const TURN_COMPLETIONS_MAX: usize = 256;
+
+/// Received bytes applied in one turn, checked after each completion. The others wait for the next.
+pub(super) const TURN_BYTES_MAX: usize = 1 << 20;
+
+/// Mail taken from each lane in one turn. The rest waits for the next.
+pub(super) const TURN_MAILS_MAX: usize = 64;
+
+/// Mail in one lane between two shards. More waits in the sender's outbox.
+pub(super) const LANE_MAILS: usize = 1024;
+
+/// How long the last output of a connection that is being closed may take. Then the connection is reset.
+pub(super) const CLOSE_FLUSH_US: u64 = 4_000_000;
+
+/// How long a connection that was closed by us, and whose peer was told, is read and ignored until its peer closes it too.
+/// Then it is reset. Without this wait, bytes that the peer had already sent would destroy what we told it last.
+pub(super) const CLOSE_LINGER_US: u64 = 1_000_000;
+
+/// How long nothing is accepted after the process ran out of descriptors or memory.
+pub(super) const ACCEPT_PAUSE_US: u64 = 100_000;
+
+/// The longest sleep, so that a deadline far away needs no arithmetic.
+pub(super) const SLEEP_MAX_US: u64 = 60_000_000;

@@ -1,0 +1,74 @@
+//! How are connections accepted?
+//!
+//! The first shard accepts them, with one lasting accept for each listener, and deals them out to all shards in turn. Were
+//! every shard to accept from the same socket, the kernel would wake the one that waits longest for the first of a burst, and
+//! this one would take the rest; sockets of their own that share the port would spread by chance (two producers and two
+//! consumers may well meet on one shard) and let other programs of the same user in on the port. Dealing costs one mail for each
+//! connection. It does mean that nobody gets in while the first shard stands still.
+//!
+//! What is set on a listener its connections inherit: no delay of small writes, and probes that find dead peers.
+
+use corelane_shard::Peer;
+use rustix::net::getpeername;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// A peer that has been silent for so long is probed, so that half-open connections without an idle timeout are found.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 6;
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Listening {
+    socket: OwnedFd,
+    address: SocketAddr,
+}
+
+/// Binds and listens. A port that another process has is an error, a port that was used a moment ago is not. An IPv6
+/// address stands for IPv6 alone.
+pub fn listen(address: SocketAddr, backlog: i32) -> io::Result<Listening> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    set_options(&SockRef::from(&socket))?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog)?;
+    let bound = socket.local_addr()?.as_socket();
+    Ok(Listening { socket: socket.into(), address: bound.unwrap_or(address) })
+}
+
+fn set_options(socket: &SockRef<'_>) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_EVERY)
+        .with_retries(KEEPALIVE_PROBES);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&keepalive)
+}
+
+impl Listening {
+    /// Where; the port is the real one if any was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Who is at the other end of a connection that was accepted here.
+    pub(super) fn peer(&self, socket: &OwnedFd) -> Peer {
+        if self.address.ip().to_canonical().is_loopback() {
+            // Nobody else reaches a loopback address.
+            return Peer { loopback: true };
+        }
+        let peer = getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
+        Peer { loopback: peer.is_some_and(|address| address.ip().to_canonical().is_loopback()) }
+    }
+}
