@@ -253,11 +253,12 @@ impl Authenticator {
                 tracing::info!(users = source.users().count(), "the users file was read again");
                 self.verifiers = Arc::new(Verifiers::new(source.users().clone(), self.secret));
             }
-            Err(error) => tracing::warn!(%error, "the users file changed and cannot be used; the old users stay"),
+            Err(error) => {
+                tracing::warn!(%error, "the users file changed and cannot be used; the old users stay")
+            }
         }
     }
 }
-
 
 #[cfg(test)]
 #[path = "authenticate/authenticate_tests.rs"]

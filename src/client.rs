@@ -25,7 +25,7 @@ use corelane_wire::amqp10::{DeliveryState, Error, SaslCode};
 pub use error::{ClientError, Reason};
 use login::Login;
 pub use receive::{Ended, Receiver, Selection};
-pub use send::{SendReport, SendOptions, TextMessage};
+pub use send::{SendOptions, SendReport, TextMessage};
 pub use show::{show_body, show_details};
 pub use url::{Credentials, Url, UrlError};
 
@@ -118,9 +118,13 @@ impl Client {
         let deadline = self.now() + ANSWER_US_MAX;
         loop {
             match self.next_notice(Some(deadline)) {
-                Ok(Some(Notice::Closed(Some(reason)))) => return Err(ClientError::ConnectionClosed { reason }),
+                Ok(Some(Notice::Closed(Some(reason)))) => {
+                    return Err(ClientError::ConnectionClosed { reason });
+                }
                 // All is said and done: how exactly it ends does not matter any more.
-                Ok(Some(Notice::Closed(None)) | None) | Err(ClientError::ClosedSilently { .. }) => return Ok(()),
+                Ok(Some(Notice::Closed(None)) | None) | Err(ClientError::ClosedSilently { .. }) => {
+                    return Ok(());
+                }
                 // Links and session end before the connection does.
                 Ok(Some(_)) => {}
                 Err(error) => return Err(error),
@@ -278,7 +282,8 @@ impl Client {
             }
             Event::Ended { error, .. } => self.notices.push_back(Notice::Ended(Reason::new(error))),
             Event::Closed { error } => {
-                self.notices.push_back(Notice::Closed(error.map(|error: Error<'_>| Reason::new(Some(error)))));
+                self.notices
+                    .push_back(Notice::Closed(error.map(|error: Error<'_>| Reason::new(Some(error)))));
             }
             // A broker does not attach links to us, nor log in.
             Event::Attached { .. } | Event::SaslInit { .. } | Event::SaslResponse(_) => {}

@@ -147,7 +147,9 @@ impl fmt::Display for SettingsError {
                  password. Make a users file with `corelane user add NAME --users FILE` and start with `--users FILE`, \
                  or say `--allow-anonymous` to let everyone in"
             ),
-            SettingsError::ListenTwice(address) => write!(formatter, "{address} is listed twice under `listen`"),
+            SettingsError::ListenTwice(address) => {
+                write!(formatter, "{address} is listed twice under `listen`")
+            }
         }
     }
 }

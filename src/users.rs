@@ -47,9 +47,8 @@ impl fmt::Display for CredentialError {
             CredentialError::NameTooLong => {
                 write!(formatter, "a user's name has at most {NAME_BYTES_MAX} bytes")
             }
-            CredentialError::NameCharacter => {
-                formatter.write_str("a user's name must not hold white space, control characters or a leading #")
-            }
+            CredentialError::NameCharacter => formatter
+                .write_str("a user's name must not hold white space, control characters or a leading #"),
             CredentialError::PasswordEmpty => formatter.write_str("a password must not be empty"),
             CredentialError::PasswordTooLong => {
                 write!(formatter, "a password has at most {PASSWORD_BYTES_MAX} bytes")

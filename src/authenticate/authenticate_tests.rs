@@ -1,3 +1,5 @@
+//! Who gets in, how fast, and what does a hostile client achieve?
+
 use std::path::{Path, PathBuf};
 
 use rsasl::prelude::{Mechname, SASLClient, SASLConfig, State};
@@ -33,7 +35,11 @@ impl World {
         let file = folder.path().join("users.txt");
         add_user(&file, "alice", "open sesame");
         let source = UsersSource::open(&file).unwrap();
-        World { authenticator: Authenticator::new(allow_anonymous, Some(source), [9; 32]), now: 1_000_000, folder }
+        World {
+            authenticator: Authenticator::new(allow_anonymous, Some(source), [9; 32]),
+            now: 1_000_000,
+            folder,
+        }
     }
 
     fn without_users(allow_anonymous: bool) -> World {
@@ -201,7 +207,9 @@ fn unknown_users_look_like_wrong_passwords() {
     let mut world = World::with_alice(false);
     let first = |world: &mut World, user: &str| {
         let message = format!("n,,n={user},r=nonce");
-        let End::Challenged(challenge) = world.start(SCRAM, Some(message.as_bytes()), ELSEWHERE) else { panic!() };
+        let End::Challenged(challenge) = world.start(SCRAM, Some(message.as_bytes()), ELSEWHERE) else {
+            panic!()
+        };
         let challenge = String::from_utf8(challenge).unwrap();
         let (_, salt_and_iterations) = challenge.split_once(",s=").unwrap();
         assert_eq!(world.step(SaslStep::Abandon), End::Silence);
@@ -219,9 +227,30 @@ fn unknown_users_look_like_wrong_passwords() {
 #[test]
 fn malformed_scram_messages_are_refused() {
     let firsts: &[&[u8]] = &[
-        b"", b",", b",,", b",,,", b"n", b"n,", b"n,,", b"n,,n", b"n,,n=a", b"n,,n=a,", b"n,,n=a,r", b"n,a,n=a,r=x",
-        b"n,,,", b"n,,n=a,x", b"n,,m=x,n=a,r=x", b"x,,n=a,r=x", b"p,,n=a,r=x", b"p=tls-unique,,n=a,r=x",
-        b"n,,n=a,r=x,", b"n,,n=a,r=x,y", b"n,,n=\xff,r=x", b"n,,n=a,r=\x01", b"\0\0\0\0", b"n,,r=x,n=a",
+        b"",
+        b",",
+        b",,",
+        b",,,",
+        b"n",
+        b"n,",
+        b"n,,",
+        b"n,,n",
+        b"n,,n=a",
+        b"n,,n=a,",
+        b"n,,n=a,r",
+        b"n,a,n=a,r=x",
+        b"n,,,",
+        b"n,,n=a,x",
+        b"n,,m=x,n=a,r=x",
+        b"x,,n=a,r=x",
+        b"p,,n=a,r=x",
+        b"p=tls-unique,,n=a,r=x",
+        b"n,,n=a,r=x,",
+        b"n,,n=a,r=x,y",
+        b"n,,n=\xff,r=x",
+        b"n,,n=a,r=\x01",
+        b"\0\0\0\0",
+        b"n,,r=x,n=a",
     ];
     for first in firsts {
         let mut world = World::with_alice(false);
@@ -229,9 +258,23 @@ fn malformed_scram_messages_are_refused() {
         assert_eq!(world.authenticator.refused_count(RefusalReason::Malformed), 1, "{first:?}");
     }
     let finals: &[&[u8]] = &[
-        b"", b",", b"c", b"c=", b"c=biws", b"c=biws,", b"c=biws,r", b"c=biws,r=x", b"c=biws,r=x,", b"c=biws,r=x,p",
-        b"c=biws,r=x,,p=", b"c=biws,r=x,p=AAAA,", b"c=biws,r=x,p=AAAA,p=", b"c=biws,r=x,p=!", b"c=!,r=x,p=AAAA",
-        b"c=biws,r=nonce,p=AAAA", b"c=biws,r=x,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        b"",
+        b",",
+        b"c",
+        b"c=",
+        b"c=biws",
+        b"c=biws,",
+        b"c=biws,r",
+        b"c=biws,r=x",
+        b"c=biws,r=x,",
+        b"c=biws,r=x,p",
+        b"c=biws,r=x,,p=",
+        b"c=biws,r=x,p=AAAA,",
+        b"c=biws,r=x,p=AAAA,p=",
+        b"c=biws,r=x,p=!",
+        b"c=!,r=x,p=AAAA",
+        b"c=biws,r=nonce,p=AAAA",
+        b"c=biws,r=x,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         b"c=biws,r=x,p=AAAA,x=y",
     ];
     for message in finals {
@@ -252,11 +295,14 @@ fn random_messages_are_survived() {
         state ^= state << 17;
         state % bound
     };
-    const PIECES: &[&str] = &["n", "y", "p=", ",", ",", "=", "c=biws", "r=nonce", "p=AAAA", "n=alice", "m=", "a=", "é", "\0"];
+    const PIECES: &[&str] =
+        &["n", "y", "p=", ",", ",", "=", "c=biws", "r=nonce", "p=AAAA", "n=alice", "m=", "a=", "é", "\0"];
     let mut world = World::with_alice(false);
     for _ in 0..20_000 {
         let mut message = || -> Vec<u8> {
-            (0..random(9)).flat_map(|_| PIECES[random(PIECES.len() as u64) as usize].bytes().collect::<Vec<_>>()).collect()
+            (0..random(9))
+                .flat_map(|_| PIECES[random(PIECES.len() as u64) as usize].bytes().collect::<Vec<_>>())
+                .collect()
         };
         let (first, second) = (message(), message());
         if let End::Challenged(_) = world.start(SCRAM, Some(&first), ELSEWHERE) {

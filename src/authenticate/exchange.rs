@@ -23,12 +23,12 @@ use super::verifiers::Verifiers;
 use crate::users::prepare_name;
 
 /// Bytes of one message of a client; no mechanism of ours needs more.
-pub const MESSAGE_BYTES_MAX: usize = 4096;
+pub(super) const MESSAGE_BYTES_MAX: usize = 4096;
 
 static MECHANISMS: &[Mechanism] = &[SCRAM_SHA256, PLAIN, ANONYMOUS];
 
 /// One exchange.
-pub struct Exchange {
+pub(super) struct Exchange {
     session: Session<ClaimValidation>,
     scram: bool,
     /// Messages seen.
@@ -37,7 +37,7 @@ pub struct Exchange {
 
 /// Who a client says it is. Names are prepared.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Claim {
+pub(super) enum Claim {
     Anonymous,
     /// Not checked yet.
     Password {
@@ -52,7 +52,7 @@ pub enum Claim {
 
 /// What a message of the client led to.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     Challenge(Vec<u8>),
     /// The exchange is over; the bytes go out with a good outcome.
     Claimed(Claim, Vec<u8>),
@@ -61,7 +61,7 @@ pub enum Step {
 
 /// Why an exchange cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(super) enum Fault {
     /// Not what the mechanism's specification says.
     Malformed,
     /// A wrong proof, an unknown user, or one who wants to act as another.
@@ -70,7 +70,7 @@ pub enum Fault {
 
 impl Exchange {
     /// Begins an exchange by a mechanism that was offered.
-    pub fn new(mechanism: &str, verifiers: Arc<Verifiers>) -> Option<Exchange> {
+    pub(super) fn new(mechanism: &str, verifiers: Arc<Verifiers>) -> Option<Exchange> {
         let name = Mechname::parse(mechanism.as_bytes()).ok()?;
         let config = SASLConfig::builder()
             .with_registry(Registry::with_mechanisms(MECHANISMS))
@@ -81,7 +81,7 @@ impl Exchange {
     }
 
     /// Takes a message of the client. A failed or claimed exchange is over.
-    pub fn step(&mut self, message: &[u8]) -> Step {
+    pub(super) fn step(&mut self, message: &[u8]) -> Step {
         self.messages += 1;
         if message.len() > MESSAGE_BYTES_MAX || (self.scram && !scram_shape(self.messages, message)) {
             return Step::Failed(Fault::Malformed);
@@ -195,8 +195,13 @@ fn scram_shape(message_number: u32, message: &[u8]) -> bool {
         flag && acting_as && is(parts.next(), b'n') && is(parts.next(), b'r') && parts.all(attribute)
     } else {
         // client-final-message = channel-binding "," nonce ["," extensions] "," proof
-        let last_is_proof = message.rsplit(|byte| *byte == b',').next().is_some_and(|part| part.starts_with(b"p="));
+        let last_is_proof =
+            message.rsplit(|byte| *byte == b',').next().is_some_and(|part| part.starts_with(b"p="));
         let proofs = message.split(|byte| *byte == b',').filter(|part| part.starts_with(b"p=")).count();
-        is(parts.next(), b'c') && is(parts.next(), b'r') && parts.all(attribute) && last_is_proof && proofs == 1
+        is(parts.next(), b'c')
+            && is(parts.next(), b'r')
+            && parts.all(attribute)
+            && last_is_proof
+            && proofs == 1
     }
 }

@@ -15,7 +15,7 @@ use crate::users::{ITERATIONS, KEY_BYTES, Users, Verifier};
 const REMEMBERED_MAX: usize = 4096;
 
 /// The users of this process, and what is said about those it does not have.
-pub struct Verifiers {
+pub(super) struct Verifiers {
     users: Users,
     secret: [u8; KEY_BYTES],
     iterations: u32,
@@ -23,19 +23,19 @@ pub struct Verifiers {
 
 /// Digests of passwords that were right.
 #[derive(Default)]
-pub struct Remembered {
+pub(super) struct Remembered {
     digests: BTreeMap<String, [u8; KEY_BYTES]>,
 }
 
 impl Verifiers {
-    pub fn new(users: Users, secret: [u8; KEY_BYTES]) -> Verifiers {
+    pub(super) fn new(users: Users, secret: [u8; KEY_BYTES]) -> Verifiers {
         let known = users.names().next().and_then(|name| users.verifier(name));
         let iterations = known.map_or(ITERATIONS, |verifier| verifier.iterations);
         Verifiers { users, secret, iterations }
     }
 
     /// The verifier of a name, made up for an unknown one.
-    pub fn of(&self, name: &str) -> Verifier {
+    pub(super) fn of(&self, name: &str) -> Verifier {
         match self.users.verifier(name) {
             Some(verifier) => verifier.clone(),
             None => self.made_up(name),
@@ -43,7 +43,7 @@ impl Verifiers {
     }
 
     /// Whether this is the user's password.
-    pub fn accepts(&self, name: &str, password: &[u8], remembered: &mut Remembered) -> bool {
+    pub(super) fn accepts(&self, name: &str, password: &[u8], remembered: &mut Remembered) -> bool {
         let Some(verifier) = self.users.verifier(name) else {
             let _ = self.made_up(name).accepts(password);
             return false;

@@ -17,8 +17,13 @@ const SIZE_MAX: u64 = 1 << 30;
 #[derive(Debug, Args)]
 struct BrokerArgument {
     /// The broker, as amqp://USER:PASSWORD@HOST:PORT or HOST:PORT
-    #[arg(long, value_name = "URL", env = "CORELANE_URL", default_value = "amqp://127.0.0.1:5672",
-          hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "CORELANE_URL",
+        default_value = "amqp://127.0.0.1:5672",
+        hide_env_values = true
+    )]
     url: Url,
 }
 
@@ -167,11 +172,8 @@ pub(super) fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
         ("modified", report.modified),
         ("settled without an outcome", report.unknown),
     ];
-    let counts: Vec<String> = fates
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(fate, count)| format!("{count} {fate}"))
-        .collect();
+    let counts: Vec<String> =
+        fates.iter().filter(|(_, count)| *count > 0).map(|(fate, count)| format!("{count} {fate}")).collect();
     eprintln!("corelane: of {} messages: {}", report.total(), counts.join(", "));
     if let Some(reason) = report.reason {
         eprintln!("corelane: the first reason given: {reason}");
@@ -242,7 +244,9 @@ fn quiet_about_closed_output(result: Result<Ended, Failure>) -> anyhow::Result<E
         Ok(ended) => Ok(ended),
         Err(Failure::Client(error)) => Err(error.into()),
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Ended::Complete),
-        Err(Failure::Output(error)) => Err(anyhow!(error).context("the standard output cannot be written to")),
+        Err(Failure::Output(error)) => {
+            Err(anyhow!(error).context("the standard output cannot be written to"))
+        }
     }
 }
 
@@ -259,7 +263,11 @@ fn print(message: &[u8], verbose: bool) -> Result<(), Failure> {
 
 fn standard_input() -> anyhow::Result<String> {
     let mut text = String::new();
-    io::stdin().lock().take(SIZE_MAX).read_to_string(&mut text).context("the standard input cannot be read as text")?;
+    io::stdin()
+        .lock()
+        .take(SIZE_MAX)
+        .read_to_string(&mut text)
+        .context("the standard input cannot be read as text")?;
     Ok(text)
 }
 

@@ -16,7 +16,9 @@ pub(super) fn read_password(name: &str, from_stdin: bool) -> anyhow::Result<Stri
         return read_line(&mut BufReader::new(io::stdin().lock()));
     }
     let Ok(mut terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
-        bail!("there is no terminal to ask for the password at; give it on the standard input with --password-stdin")
+        bail!(
+            "there is no terminal to ask for the password at; give it on the standard input with --password-stdin"
+        )
     };
     let first = ask(&mut terminal, &format!("Password for {name}: "))?;
     if ask(&mut terminal, "The same again: ")? != first {

@@ -204,6 +204,10 @@ fn start_log(settings: &LogSettings) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.filter)
         .with_context(|| format!("{:?} is not a filter for the log", settings.filter))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if settings.json { log.json().init() } else { log.init() }
+    if settings.json {
+        log.json().init()
+    } else {
+        log.init()
+    }
     Ok(())
 }

@@ -1,3 +1,5 @@
+//! The client against a broker of one connection, and against what is no broker.
+
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread::JoinHandle;
 
@@ -77,7 +79,8 @@ impl Broker {
             let sent = self.stream.write_all(&output);
             let filled = input.len();
             input.resize(filled + 4096, 0);
-            let count = if closed || sent.is_err() { 0 } else { self.stream.read(&mut input[filled..]).unwrap_or(0) };
+            let count =
+                if closed || sent.is_err() { 0 } else { self.stream.read(&mut input[filled..]).unwrap_or(0) };
             input.truncate(filled + count);
             if count == 0 {
                 return Seen { taken: self.taken, accepted };
@@ -130,7 +133,10 @@ impl Broker {
         match self.authenticator.poll_reply().unwrap().reply {
             SaslReply::Challenge(challenge) => self.connection.sasl_challenge(&challenge),
             SaslReply::Accepted { additional, .. } => {
-                self.connection.sasl_outcome(SaslCode::Ok, Some(&additional).filter(|data| !data.is_empty()).map(Vec::as_slice));
+                self.connection.sasl_outcome(
+                    SaslCode::Ok,
+                    Some(&additional).filter(|data| !data.is_empty()).map(Vec::as_slice),
+                );
             }
             SaslReply::Refused => self.connection.sasl_outcome(SaslCode::Auth, None),
         }
@@ -155,8 +161,13 @@ impl Broker {
                 let body = format!("message {left}");
                 let mut bytes = Vec::new();
                 corelane_wire::amqp10::write_amqp_value(&mut bytes, &body.as_str());
-                let outgoing =
-                    Outgoing { token: Token(0, 0), settled: false, message_format: 0, head: &bytes, rest: &[] };
+                let outgoing = Outgoing {
+                    token: Token(0, 0),
+                    settled: false,
+                    message_format: 0,
+                    head: &bytes,
+                    rest: &[],
+                };
                 assert!(matches!(self.connection.send(*link, &outgoing), Progress::Complete { .. }));
                 *left -= 1;
             }
@@ -276,7 +287,10 @@ fn an_address_that_does_not_exist_is_told_with_what_to_do() {
             _ => client.browse("missing", &Selection::default()).map(|_| ()),
         };
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("\"missing\" does not exist") && error.contains("--no-auto-create"), "{error}");
+        assert!(
+            error.contains("\"missing\" does not exist") && error.contains("--no-auto-create"),
+            "{error}"
+        );
     }
 }
 

@@ -81,7 +81,11 @@ impl Login {
             Kind::Anonymous | Kind::Plain | Kind::Scram { proved: true, .. } => Ok(()),
             Kind::Scram { session, .. } => {
                 let signature = additional.ok_or(ClientError::ImpostorBroker)?;
-                if step(session, signature, &mut Vec::new())? { Ok(()) } else { Err(ClientError::ImpostorBroker) }
+                if step(session, signature, &mut Vec::new())? {
+                    Ok(())
+                } else {
+                    Err(ClientError::ImpostorBroker)
+                }
             }
         }
     }

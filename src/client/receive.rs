@@ -129,7 +129,8 @@ impl Receiver<'_> {
     /// Renews the credit when half of it is used. A browser asks for what there is and an answer when that is all.
     fn grant(&mut self) {
         let credit = self.wanted.min(CREDIT_MAX);
-        let low = if self.browse { self.credit == 0 } else { self.credit <= credit / 2 && self.credit < credit };
+        let low =
+            if self.browse { self.credit == 0 } else { self.credit <= credit / 2 && self.credit < credit };
         if low {
             self.credit = credit;
             // `credit ≤ CREDIT_MAX`, so nothing is cut.

@@ -117,9 +117,10 @@ impl Client {
 
     /// Waits for the answer to an attach, and where it was refused for the reason.
     pub(super) fn wait_attached(&mut self, address: &str, link: LinkId) -> Result<(), ClientError> {
-        self.wait_for("its attach", |notice| {
-            matches!(notice, Notice::Attached(attached) if *attached == link)
-        })?;
+        self.wait_for(
+            "its attach",
+            |notice| matches!(notice, Notice::Attached(attached) if *attached == link),
+        )?;
         // AMQP 1.0 §2.6.3: a refusal is an attach without terminus, and a detach that follows at once.
         let refused = |notice: &Notice| match notice {
             Notice::Detached { link: detached, reason } if *detached == link => Some(reason.clone()),
@@ -140,7 +141,8 @@ impl Client {
         bytes: &[u8],
         report: &mut SendReport,
     ) -> Result<(), ClientError> {
-        let outgoing = Outgoing { token: Token(number, 0), settled: false, message_format: 0, head: bytes, rest: &[] };
+        let outgoing =
+            Outgoing { token: Token(number, 0), settled: false, message_format: 0, head: bytes, rest: &[] };
         let mut progress = self.connection.send(link, &outgoing);
         let mut rest = bytes;
         loop {
@@ -166,10 +168,15 @@ impl Client {
                     }
                 }
                 Progress::TooLarge => {
-                    return Err(ClientError::MessageTooLarge { size_max: self.connection.message_size_max(link) });
+                    return Err(ClientError::MessageTooLarge {
+                        size_max: self.connection.message_size_max(link),
+                    });
                 }
                 Progress::NotReady(_) => {
-                    return Err(ClientError::NoAnswer { url: self.url.clone(), awaited: "a link to send on" });
+                    return Err(ClientError::NoAnswer {
+                        url: self.url.clone(),
+                        awaited: "a link to send on",
+                    });
                 }
             }
             progress = self.connection.send_more(link, rest);

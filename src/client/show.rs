@@ -268,7 +268,8 @@ mod tests {
 
     #[test]
     fn bodies() {
-        let check = |message: Vec<u8>, expected: &str| assert_eq!(show_body(&message), expected, "{message:?}");
+        let check =
+            |message: Vec<u8>, expected: &str| assert_eq!(show_body(&message), expected, "{message:?}");
         check(value(&"hello"), "hello");
         check(value(&"two\nlines"), "two\nlines");
         check(value(&"\u{1b}[2Jgone"), "\\u{1b}[2Jgone");
@@ -305,10 +306,16 @@ mod tests {
     fn details() {
         let mut message = Vec::new();
         Header { priority: 7, ttl: Some(5), ..Header::default() }.encode(&mut message);
-        let properties =
-            Properties { message_id: Some(MessageId::Ulong(1)), subject: Some("s\n"), ..Properties::default() };
+        let properties = Properties {
+            message_id: Some(MessageId::Ulong(1)),
+            subject: Some("s\n"),
+            ..Properties::default()
+        };
         properties.encode(&mut message);
-        write_application_properties(&mut message, &[("colour", Value::String("red")), ("n", Value::Int(-1))]);
+        write_application_properties(
+            &mut message,
+            &[("colour", Value::String("red")), ("n", Value::Int(-1))],
+        );
         let expected = "  durable: false\n  priority: 7\n  delivery-count: 0\n  ttl: 5ms\n  message-id: 1\n  \
                         subject: s\\n\n  property colour: \"red\"\n  property n: -1\n";
         assert_eq!(show_details(&message), expected);

@@ -1,3 +1,5 @@
+//! Which settings come out of which text, and what is said about a wrong one?
+
 use std::path::{Path, PathBuf};
 
 use super::*;
@@ -17,7 +19,10 @@ fn nothing_given_means_loopback_only_and_the_documented_defaults() {
     let addresses: Vec<String> =
         settings.listeners.iter().map(|listener| listener.address.to_string()).collect();
     assert_eq!(addresses, ["127.0.0.1:5672", "[::1]:5672"]);
-    assert_eq!(settings.listeners.iter().map(|listener| listener.optional).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(
+        settings.listeners.iter().map(|listener| listener.optional).collect::<Vec<_>>(),
+        [false, true]
+    );
     assert_eq!(settings.idle, IdlePolicy::Adaptive);
     assert_eq!(settings.limits.frame_size_max, 65_536);
     assert_eq!(settings.limits.idle_timeout_us, Some(60_000_000));
@@ -123,7 +128,10 @@ fn a_wrong_file_is_told_with_file_place_reason_and_what_is_allowed() {
     check("cores = [1, 1]", &["core 1 is listed twice"]);
     check("log = \"loud\"", &["\"loud\"", "off, error, warn, info, debug, trace"]);
     check("[destinations.a]\nprefech = 1", &["line 2, column 1", "unknown field `prefech`", "`prefetch`"]);
-    check("[destinations.a]\nprefetch = \"all\"", &["line 2", "\"all\"", "\"none\", 0 (inherited), or a limit"]);
+    check(
+        "[destinations.a]\nprefetch = \"all\"",
+        &["line 2", "\"all\"", "\"none\", 0 (inherited), or a limit"],
+    );
     check("[destinations.a]\nprefetch = 70000", &["line 2", "70000 is out of range", "0 to 65535"]);
     check("[destinations.a]\nprefetch = -1", &["line 2", "-1 is out of range", "0 to 65535"]);
     check("[destinations.a]\nconsumers-max = 0", &["0 is out of range", "1 to 1000000"]);

@@ -79,7 +79,12 @@ impl fmt::Display for FileError {
             }
             FileError::Invalid { file, error } => {
                 let text = error.to_string();
-                write!(formatter, "the configuration file {} is not valid: {}", file.display(), text.trim_end())
+                write!(
+                    formatter,
+                    "the configuration file {} is not valid: {}",
+                    file.display(),
+                    text.trim_end()
+                )
             }
         }
     }
@@ -123,14 +128,18 @@ impl Layer {
 /// One address of a `listen` setting.
 pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        format!("{text:?} is not an address; write ADDR:PORT, as in 127.0.0.1:5672, 0.0.0.0:5672 or [::1]:5672")
+        format!(
+            "{text:?} is not an address; write ADDR:PORT, as in 127.0.0.1:5672, 0.0.0.0:5672 or [::1]:5672"
+        )
     })
 }
 
 /// A list of cores such as `0-3,6`, in the order given.
 pub fn parse_cores(text: &str) -> Result<Vec<usize>, String> {
     const CORE_MAX: usize = 4095;
-    let wrong = |part: &str| format!("{part:?} is not a core; write numbers and ranges up to {CORE_MAX}, as in 0-3,6");
+    let wrong = |part: &str| {
+        format!("{part:?} is not a core; write numbers and ranges up to {CORE_MAX}, as in 0-3,6")
+    };
     let mut cores = Vec::new();
     for part in text.split(',').map(str::trim) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -183,14 +192,18 @@ fn check_pattern(pattern: &str) -> Result<(), String> {
             return Err(format!("in {pattern:?}, \"*\" stands for a whole word, as in \"orders.*\""));
         }
         if word.contains('>') && (*word != ">" || index + 1 != words.len()) {
-            return Err(format!("in {pattern:?}, \">\" stands for all words that follow, as in \"orders.>\""));
+            return Err(format!(
+                "in {pattern:?}, \">\" stands for all words that follow, as in \"orders.>\""
+            ));
         }
     }
     Ok(())
 }
 
 fn narrow<T: TryFrom<u64>, E: de::Error>(setting: &Setting, value: u64) -> Result<Option<T>, E> {
-    T::try_from(value).map(Some).map_err(|_| E::custom(format!("{value} is out of range; allowed: {setting}")))
+    T::try_from(value)
+        .map(Some)
+        .map_err(|_| E::custom(format!("{value} is out of range; allowed: {setting}")))
 }
 
 fn shards<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {

@@ -17,9 +17,15 @@ pub enum QuantityError {
 impl fmt::Display for QuantityError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            QuantityError::Duration => "not a duration: write a number with us, ms, s, m, h or d, as in 500ms or 1h30m",
-            QuantityError::DurationUnitMissing => "a duration needs its unit: us, ms, s, m, h or d, as in 500ms",
-            QuantityError::Size => "not a size: write a number of bytes, or one with KiB, MiB, GiB, KB, MB or GB, as in 64KiB",
+            QuantityError::Duration => {
+                "not a duration: write a number with us, ms, s, m, h or d, as in 500ms or 1h30m"
+            }
+            QuantityError::DurationUnitMissing => {
+                "a duration needs its unit: us, ms, s, m, h or d, as in 500ms"
+            }
+            QuantityError::Size => {
+                "not a size: write a number of bytes, or one with KiB, MiB, GiB, KB, MB or GB, as in 64KiB"
+            }
             QuantityError::TooLarge => "too large",
         })
     }
@@ -89,7 +95,7 @@ pub fn show_duration(us: u64) -> String {
     const UNITS: [(&str, u64); 5] =
         [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000)];
     for (unit, unit_us) in UNITS {
-        if us != 0 && us % unit_us == 0 {
+        if us != 0 && us.is_multiple_of(unit_us) {
             return format!("{}{unit}", us / unit_us);
         }
     }

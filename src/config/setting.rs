@@ -39,7 +39,8 @@ pub const IDLE_TIMEOUT: Setting = Setting::new(Unit::Microseconds, 200_000, 86_4
 /// The largest message accepted.
 pub const MESSAGE_SIZE: Setting = Setting::new(Unit::Bytes, 1 << 10, 1 << 30, None);
 /// A destination's time to live.
-pub const EXPIRATION: Setting = Setting::new(Unit::Microseconds, 1_000, 100 * 365 * 86_400_000_000, Some("never"));
+pub const EXPIRATION: Setting =
+    Setting::new(Unit::Microseconds, 1_000, 100 * 365 * 86_400_000_000, Some("never"));
 /// A queue's active consumers.
 pub const CONSUMERS: Setting = Setting::new(Unit::Count, 1, 1_000_000, None);
 /// A destination's prefetch limit.

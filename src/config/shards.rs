@@ -12,10 +12,7 @@ use crate::authenticate::AccessRules;
 impl ServeSettings {
     /// Which ways in are open.
     pub fn access_rules(&self) -> AccessRules {
-        AccessRules {
-            has_users: self.access.users.is_some(),
-            allow_anonymous: self.access.allow_anonymous,
-        }
+        AccessRules { has_users: self.access.users.is_some(), allow_anonymous: self.access.allow_anonymous }
     }
 
     /// Which ways in a shard offers.

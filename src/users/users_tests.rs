@@ -1,3 +1,5 @@
+//! Does the users file keep what it is given, and say what is wrong with it?
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -31,7 +33,8 @@ fn users_are_added_changed_and_removed() {
     update(&file, |users| users.remove("alice")).unwrap();
     assert_eq!(load(&file).unwrap().0.names().collect::<Vec<_>>(), ["bob"]);
     update(&file, |users| users.remove("alice")).unwrap();
-    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|item| item.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|item| item.unwrap().file_name()).collect();
     assert_eq!(names, ["users.txt"], "nothing is left beside it");
 }
 

@@ -18,7 +18,7 @@ use subtle::ConstantTimeEq;
 /// Bytes of SHA-256's digest.
 pub const KEY_BYTES: usize = 32;
 /// Bytes of the salt of a new verifier.
-pub const SALT_BYTES: usize = 24;
+const SALT_BYTES: usize = 24;
 /// Iterations of a new verifier: some milliseconds to check, for us and for whoever guesses.
 pub const ITERATIONS: u32 = 16_384;
 
