@@ -1,3 +1,5 @@
+//! The filter index against evaluating every filter, and what it costs by count of reads.
+
 use std::cell::Cell;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! The timer wheel against an ordered map, and its promises about lateness, slices and memory.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

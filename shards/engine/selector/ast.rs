@@ -181,30 +181,30 @@ impl fmt::Display for Printer<'_> {
             Expression::Literal(literal) => literal.fmt(f),
             Expression::Field(field) => self.name(f, *field),
             Expression::Negate(operand) => {
-                // Two signs would begin a comment, so what has a sign of its own gets parentheses.
-                f.write_char('-')?;
-                let signed = matches!(**operand, Expression::Literal(_));
-                self.part(f, operand, if signed { Precedence::Or } else { Precedence::Primary }, signed)
+                // Two signs in a row would begin a comment.
+                let signed = matches!(**operand, Expression::Negate(_) | Expression::Literal(_));
+                f.write_str(if signed { "- " } else { "-" })?;
+                self.part(f, operand, Precedence::Sign)
             }
             Expression::Arithmetic(first, rest) => self.arithmetic(f, first, rest),
             Expression::And(operands) => self.chain(f, operands, " AND ", Precedence::Not),
             Expression::Or(operands) => self.chain(f, operands, " OR ", Precedence::And),
             Expression::Not(operand) => {
                 f.write_str("NOT ")?;
-                self.part(f, operand, Precedence::Not, false)
+                self.part(f, operand, Precedence::Not)
             }
             Expression::Compare(relation, operands) => {
-                self.part(f, &operands[0], Precedence::Sum, false)?;
+                self.part(f, &operands[0], Precedence::Sum)?;
                 write!(f, " {} ", relation.symbol())?;
-                self.part(f, &operands[1], Precedence::Sum, false)
+                self.part(f, &operands[1], Precedence::Sum)
             }
             Expression::Between { negated, operands } => {
-                self.part(f, &operands[0], Precedence::Sum, false)?;
+                self.part(f, &operands[0], Precedence::Sum)?;
                 f.write_str(not(*negated))?;
                 f.write_str(" BETWEEN ")?;
-                self.part(f, &operands[1], Precedence::Sum, false)?;
+                self.part(f, &operands[1], Precedence::Sum)?;
                 f.write_str(" AND ")?;
-                self.part(f, &operands[2], Precedence::Sum, false)
+                self.part(f, &operands[2], Precedence::Sum)
             }
             Expression::In { negated, field, list } => {
                 self.name(f, *field)?;
@@ -237,19 +237,9 @@ impl fmt::Display for Printer<'_> {
 }
 
 impl Printer<'_> {
-    fn part(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        part: &Expression,
-        least: Precedence,
-        parentheses: bool,
-    ) -> fmt::Result {
+    fn part(&self, f: &mut fmt::Formatter<'_>, part: &Expression, least: Precedence) -> fmt::Result {
         let printer = Printer { expression: part, fields: self.fields };
-        if parentheses || part.precedence() < least {
-            write!(f, "({printer})")
-        } else {
-            write!(f, "{printer}")
-        }
+        if part.precedence() < least { write!(f, "({printer})") } else { write!(f, "{printer}") }
     }
 
     fn chain(
@@ -261,7 +251,7 @@ impl Printer<'_> {
     ) -> fmt::Result {
         for (index, operand) in operands.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { between })?;
-            self.part(f, operand, least, false)?;
+            self.part(f, operand, least)?;
         }
         Ok(())
     }
@@ -274,10 +264,10 @@ impl Printer<'_> {
     ) -> fmt::Result {
         let own = self.expression.precedence();
         let tighter = if own == Precedence::Sum { Precedence::Product } else { Precedence::Sign };
-        self.part(f, first, tighter, false)?;
+        self.part(f, first, tighter)?;
         for (operator, operand) in rest {
             write!(f, " {} ", operator.symbol())?;
-            self.part(f, operand, tighter, false)?;
+            self.part(f, operand, tighter)?;
         }
         Ok(())
     }

@@ -1,3 +1,5 @@
+//! What filters demand, by a table of selectors.
+
 use super::*;
 
 fn keys(selector: &str) -> Option<Vec<(String, Vec<String>)>> {

@@ -1,3 +1,5 @@
+//! Patterns against the definition of LIKE, and against the clock.
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Comparison, hash and arithmetic against exact oracles, around the limits of the types.
+
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;

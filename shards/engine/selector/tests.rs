@@ -623,6 +623,7 @@ fn s58_limits() {
         (&nested("(", 10_000, ")"), Limit, SELECTOR_SIZE_MAX, "at most 16384 bytes"),
         (&" ".repeat(SELECTOR_SIZE_MAX + 1), Limit, SELECTOR_SIZE_MAX, "at most 16384 bytes"),
     ]);
+    check(&[(&format!("{}i = 5", "- ".repeat(NESTING_MAX)), T)]);
     check(&[(&nested("(", NESTING_MAX, ")"), T), (&format!("{}yes", "NOT ".repeat(NESTING_MAX)), T)]);
 
     let terms = |count| vec!["i=1"; count].join(" OR ");
@@ -663,7 +664,8 @@ fn prints() {
     prints("a=1 or(b=2 and not(c))", "a = 1 OR b = 2 AND NOT c");
     prints("(a or b) and c", "(a OR b) AND c");
     prints("((x+1))*2<>-(y)", "(x + 1) * 2 <> -y");
-    prints("x - (1 - 2) = - (- x)", "x - (1 - 2) = -(-x)");
+    prints("x - (1 - 2) = - (- x)", "x - (1 - 2) = - -x");
+    prints("- (-9223372036854775808) = x", "- -9223372036854775808 = x");
     prints("x not in('it''s',-5,1e3,true)", "x NOT IN ('it''s', -5, 1000.0, TRUE)");
     prints("x like'a%'escape'!'", "x LIKE 'a%' ESCAPE '!'");
     prints("\"a-b\" is not null", "\"a-b\" IS NOT NULL");
