@@ -8,7 +8,7 @@ use corelane_wire::amqp10::{
     begin_frame, finish_frame,
 };
 
-use super::connection::{Connection, Queued};
+use super::connection::{Connection, Dispatched, Queued};
 use super::event::{AttachAnswer, AttachRequest, DetachCause, ErrorSpec, Event};
 use super::fault::{self, Failure, Fault};
 use super::ids::{LinkId, SessionId};
@@ -76,7 +76,7 @@ impl Connection {
     /// Answers a peer's attach without a terminus of ours, and detaches (§2.6.3). [`Detached`](Event::Detached) follows.
     pub fn refuse_attach(&mut self, link: LinkId, error: ErrorSpec<'_>) {
         if self.take_pending(link.into()).is_some() {
-            self.refuse(link.into(), error.to_error());
+            self.refuse(link.into(), error.into_error());
         }
     }
 
@@ -84,7 +84,7 @@ impl Connection {
     pub fn detach(&mut self, link: LinkId, closed: bool, error: Option<ErrorSpec<'_>>) {
         let slot = link.into();
         let Some(entry) = self.links.get(slot) else { return };
-        let error = error.as_ref().map(ErrorSpec::to_error);
+        let error = error.map(ErrorSpec::into_error);
         match entry.state {
             LinkState::AttachReceived { .. } => {
                 self.take_pending(slot);
@@ -106,7 +106,7 @@ impl Connection {
         session: usize,
         attach: &Attach<'a>,
         body: &'a [u8],
-    ) -> Result<Option<Event<'a>>, Failure> {
+    ) -> Result<Dispatched<'a>, Failure> {
         // AMQP 1.0 §2.7.2: a handle above the announced maximum is a framing error.
         if attach.handle > self.config.handle_max {
             return Err(fault::HANDLE_TOO_HIGH.on_connection());
@@ -116,11 +116,12 @@ impl Connection {
             return Err(fault::HANDLE_IN_USE.on_session(session));
         }
         if let Some(slot) = self.find_attaching(session, attach) {
-            return Ok(self.confirm_attach(session, slot, attach));
+            return Ok(self.confirm_attach(session, slot, attach).into());
         }
         // AMQP 1.0 §2.6.1: the link is where it was attached last.
         if let Some(old) = self.find_named(attach.name, ours(attach.role)) {
             self.fail_link(old, fault::STOLEN, DetachCause::Stolen);
+            return Ok(Dispatched::Later);
         }
         if self.links.len() >= self.config.links_max + LINKS_REFUSED_MAX {
             return Err(fault::LINKS_REFUSED.on_session(session));
@@ -150,12 +151,12 @@ impl Connection {
             if let LinkState::DetachSent(sent) = &mut self.links[slot].state {
                 *sent = DetachSent::Fault;
             }
-            return Ok(None);
+            return Ok(Dispatched::Nothing);
         }
-        Ok(Some(Event::Attached {
+        Ok(Dispatched::Event(Event::Attached {
             link: LinkId(slot as u32),
             session: SessionId(session as u32),
-            attach: *attach,
+            attach: Box::new(*attach),
         }))
     }
 
@@ -300,7 +301,7 @@ impl Connection {
             return None;
         }
         link.state = LinkState::Attached;
-        Some(Event::AttachConfirmed { link: LinkId(slot as u32), attach: *attach })
+        Some(Event::AttachConfirmed { link: LinkId(slot as u32), attach: Box::new(*attach) })
     }
 
     fn insert_link(&mut self, session: usize, name: &str, state: LinkState, end: LinkEnd) -> Option<usize> {
@@ -335,7 +336,11 @@ impl Connection {
     fn find_named(&self, name: &str, role: Role) -> Option<usize> {
         let same = |slot: &u32| {
             let link = &self.links[*slot as usize];
-            link.role() == role && *link.name == *name
+            let stealable = match link.state {
+                LinkState::AttachSent | LinkState::AttachReceived { .. } | LinkState::Attached => true,
+                LinkState::DetachSent(_) | LinkState::Detached(_) => false,
+            };
+            stealable && link.role() == role && *link.name == *name
         };
         self.names.find(hash_name(name), same).map(|&slot| slot as usize)
     }

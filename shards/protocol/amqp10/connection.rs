@@ -187,7 +187,7 @@ impl Connection {
                 for &slot in &slots {
                     self.write_runs(slot);
                 }
-                self.write_close(error.as_ref().map(ErrorSpec::to_error));
+                self.write_close(error.map(ErrorSpec::into_error));
                 for slot in slots {
                     self.suspend_links(slot);
                     let session = &mut self.sessions[slot];
@@ -263,7 +263,7 @@ impl Connection {
             Phase::Header { .. } | Phase::Sasl(_) => self.enter(Phase::Lingering),
             Phase::Opening | Phase::OpenReceived | Phase::Open => {
                 self.write_close(Some(
-                    ErrorSpec { condition: fault.condition, description: detail }.to_error(),
+                    ErrorSpec { condition: fault.condition, description: detail }.into_error(),
                 ));
                 self.retire_all();
                 self.enter(Phase::Closing);
@@ -392,7 +392,7 @@ impl Connection {
             Performative::Transfer(transfer) => self.handle_transfer(slot, &transfer, payload)?,
             Performative::Disposition(disposition) => self.handle_disposition(slot, &disposition),
             Performative::Flow(flow) => self.handle_flow(slot, &flow)?,
-            Performative::Attach(attach) => self.handle_attach(slot, &attach, frame.body)?,
+            Performative::Attach(attach) => return self.handle_attach(slot, &attach, frame.body),
             Performative::Detach(detach) => self.handle_detach(slot, &detach)?,
             Performative::Open(_)
             | Performative::Begin(_)
@@ -495,7 +495,7 @@ impl Connection {
 }
 
 /// What a frame has led to.
-enum Dispatched<'a> {
+pub(super) enum Dispatched<'a> {
     Event(Event<'a>),
     Nothing,
     /// Events are queued that come before this frame's own: look at it again.

@@ -8,7 +8,8 @@ use corelane_wire::amqp10::{
 use super::ids::{DeliveryTag, LinkId, SessionId, Token, TransactionId};
 use super::limits::DESCRIPTION_SIZE_MAX;
 
-/// What [`receive`](super::Connection::receive) found. Borrows from the bytes that were passed in.
+/// What [`receive`](super::Connection::receive) found. Borrows from the bytes that were passed in. What is large and
+/// rare is boxed, so that messages are small to pass on.
 ///
 /// `Detached` is returned once for every link, `Ended` once for every session, `Closed` once at the end: at once when
 /// the peer or a fault ended it, and on the peer's answer when the caller did. A link's `Detached` comes before its
@@ -35,7 +36,7 @@ pub enum Event<'a> {
     },
     /// The peer's open. A server answers by [`accept_open`](super::Connection::accept_open) or
     /// [`close`](super::Connection::close); until then nothing further is read.
-    Opened(Open<'a>),
+    Opened(Box<Open<'a>>),
     /// The peer has begun a session (and has our begin), or has answered our begin.
     SessionBegun {
         session: SessionId,
@@ -46,12 +47,12 @@ pub enum Event<'a> {
     Attached {
         link: LinkId,
         session: SessionId,
-        attach: Attach<'a>,
+        attach: Box<Attach<'a>>,
     },
     /// The peer's answer to our attach. If it has no terminus, a `Detached` with the reason follows (§2.6.3).
     AttachConfirmed {
         link: LinkId,
-        attach: Attach<'a>,
+        attach: Box<Attach<'a>>,
     },
     /// The peer's flow for a link. If we send, `credit` is what we may send now (§2.6.7) and `drain` asks for
     /// [`drained`](super::Connection::drained) when nothing is left to send. If we receive, `credit` is what the peer
@@ -146,7 +147,7 @@ pub struct ErrorSpec<'a> {
 }
 
 impl<'a> ErrorSpec<'a> {
-    pub(super) fn to_error(&self) -> Error<'a> {
+    pub(super) fn into_error(self) -> Error<'a> {
         let size = self.description.floor_char_boundary(DESCRIPTION_SIZE_MAX);
         Error::new(self.condition, &self.description[..size])
     }

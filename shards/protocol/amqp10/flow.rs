@@ -71,7 +71,9 @@ impl Connection {
         };
         if opened {
             self.write_due_aborts(session);
-            self.queue.push_back(Queued::SessionFlow { session });
+            if self.sessions[session].remote_incoming_window > 0 {
+                self.queue.push_back(Queued::SessionFlow { session });
+            }
         }
         let Some(slot) = slot else {
             if flow.echo {

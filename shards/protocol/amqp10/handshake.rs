@@ -60,7 +60,7 @@ impl Connection {
             if let Sasl::Server { .. } = self.config.sasl {
                 self.write_header(ProtocolHeader::SASL);
                 self.write_mechanisms();
-                self.phase = Phase::Sasl(SaslState::AwaitInit);
+                self.phase = Phase::Sasl(SaslState::Init);
             }
         } else if header == ProtocolHeader::AMQP && (sasl_done || !self.requires_sasl()) {
             self.write_header(ProtocolHeader::AMQP);
@@ -73,7 +73,7 @@ impl Connection {
         if plain && header == ProtocolHeader::AMQP {
             self.phase = Phase::Opening;
         } else if !plain && header == ProtocolHeader::SASL {
-            self.phase = Phase::Sasl(SaslState::AwaitMechanisms);
+            self.phase = Phase::Sasl(SaslState::Mechanisms);
         }
     }
 
@@ -111,7 +111,7 @@ impl Connection {
             Side::Server => Phase::OpenReceived,
             Side::Client => Phase::Open,
         };
-        Event::Opened(open)
+        Event::Opened(Box::new(open))
     }
 
     fn write_header(&mut self, header: ProtocolHeader) {

@@ -37,6 +37,9 @@ mod tags;
 mod timers;
 mod unsettled;
 
+#[cfg(test)]
+mod tests;
+
 pub use config::{Config, Sasl};
 pub use connection::Connection;
 pub use event::{

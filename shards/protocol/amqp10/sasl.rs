@@ -15,31 +15,32 @@ use super::event::Event;
 use super::fault;
 use super::limits::SASL_ROUNDS_MAX;
 
+/// What the exchange waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SaslState {
     /// Server: the client chooses a mechanism.
-    AwaitInit,
+    Init,
     /// Server: the client answers the challenge of this round.
-    AwaitResponse { round: u32 },
+    Response { round: u32 },
     /// Both: the caller must answer first. The rounds so far.
-    AwaitCaller { round: u32 },
+    Caller { round: u32 },
     /// Client: the server names its mechanisms.
-    AwaitMechanisms,
+    Mechanisms,
     /// Client: the server challenges or decides.
-    AwaitOutcome { round: u32 },
+    Outcome { round: u32 },
 }
 
 impl Connection {
     /// Server: asks the client for more.
     pub fn sasl_challenge(&mut self, challenge: &[u8]) {
-        let Phase::Sasl(SaslState::AwaitCaller { round }) = self.phase else { return };
+        let Phase::Sasl(SaslState::Caller { round }) = self.phase else { return };
         self.write_sasl(&SaslPerformative::Challenge(SaslChallenge { challenge }));
-        self.phase = Phase::Sasl(SaslState::AwaitResponse { round: round + 1 });
+        self.phase = Phase::Sasl(SaslState::Response { round: round + 1 });
     }
 
     /// Server: decides. Anything but `Ok` ends the connection.
     pub fn sasl_outcome(&mut self, code: SaslCode, additional_data: Option<&[u8]>) {
-        let Phase::Sasl(SaslState::AwaitCaller { .. }) = self.phase else { return };
+        let Phase::Sasl(SaslState::Caller { .. }) = self.phase else { return };
         self.write_sasl(&SaslPerformative::Outcome(SaslOutcome { code, additional_data }));
         if code == SaslCode::Ok {
             self.finish_sasl();
@@ -50,20 +51,20 @@ impl Connection {
 
     /// Client: chooses a mechanism.
     pub fn sasl_init(&mut self, mechanism: &str, initial_response: Option<&[u8]>) {
-        let Phase::Sasl(SaslState::AwaitCaller { round }) = self.phase else { return };
+        let Phase::Sasl(SaslState::Caller { round }) = self.phase else { return };
         self.write_init(mechanism, initial_response);
-        self.phase = Phase::Sasl(SaslState::AwaitOutcome { round });
+        self.phase = Phase::Sasl(SaslState::Outcome { round });
     }
 
     /// Client: answers a challenge.
     pub fn sasl_respond(&mut self, response: &[u8]) {
-        let Phase::Sasl(SaslState::AwaitCaller { round }) = self.phase else { return };
+        let Phase::Sasl(SaslState::Caller { round }) = self.phase else { return };
         self.write_sasl(&SaslPerformative::Response(SaslResponse { response }));
-        self.phase = Phase::Sasl(SaslState::AwaitOutcome { round });
+        self.phase = Phase::Sasl(SaslState::Outcome { round });
     }
 
     pub(super) fn step_sasl<'a>(&mut self, input: &mut &'a [u8], state: SaslState) -> Step<'a> {
-        if let SaslState::AwaitCaller { .. } = state {
+        if let SaslState::Caller { .. } = state {
             return Step::Wait;
         }
         let size_max = self.frame_before_open_max().max(corelane_wire::amqp10::FRAME_SIZE_MIN_MAX);
@@ -77,18 +78,18 @@ impl Connection {
         }
         let Ok(performative) = SaslPerformative::decode(frame.body) else { return self.fail_sasl() };
         let event = match (state, performative) {
-            (SaslState::AwaitInit, SaslPerformative::Init(init)) => self.handle_init(&init),
-            (SaslState::AwaitResponse { round }, SaslPerformative::Response(response)) => {
-                self.phase = Phase::Sasl(SaslState::AwaitCaller { round });
+            (SaslState::Init, SaslPerformative::Init(init)) => self.handle_init(&init),
+            (SaslState::Response { round }, SaslPerformative::Response(response)) => {
+                self.phase = Phase::Sasl(SaslState::Caller { round });
                 Some(Event::SaslResponse(response.response))
             }
-            (SaslState::AwaitMechanisms, SaslPerformative::Mechanisms(mechanisms)) => {
+            (SaslState::Mechanisms, SaslPerformative::Mechanisms(mechanisms)) => {
                 self.handle_mechanisms(&mechanisms)
             }
-            (SaslState::AwaitOutcome { round }, SaslPerformative::Challenge(challenge)) => {
+            (SaslState::Outcome { round }, SaslPerformative::Challenge(challenge)) => {
                 self.handle_challenge(&challenge, round)
             }
-            (SaslState::AwaitOutcome { .. }, SaslPerformative::Outcome(outcome)) => {
+            (SaslState::Outcome { .. }, SaslPerformative::Outcome(outcome)) => {
                 Some(self.handle_outcome(&outcome))
             }
             (_, _) => None,
@@ -106,7 +107,7 @@ impl Connection {
         if !mechanisms.iter().any(|offered| **offered == *init.mechanism) {
             return None;
         }
-        self.phase = Phase::Sasl(SaslState::AwaitCaller { round: 0 });
+        self.phase = Phase::Sasl(SaslState::Caller { round: 0 });
         let SaslInit { mechanism, initial_response, hostname } = *init;
         Some(Event::SaslInit { mechanism, initial_response, hostname })
     }
@@ -115,7 +116,7 @@ impl Connection {
         let config = self.config.clone();
         let (mechanism, response): (&str, Vec<u8>) = match &config.sasl {
             Sasl::Caller => {
-                self.phase = Phase::Sasl(SaslState::AwaitCaller { round: 0 });
+                self.phase = Phase::Sasl(SaslState::Caller { round: 0 });
                 return Some(Event::SaslMechanisms(offered.mechanisms));
             }
             Sasl::Anonymous { trace } => ("ANONYMOUS", trace.as_bytes().to_vec()),
@@ -127,7 +128,7 @@ impl Connection {
             return None;
         }
         self.write_init(mechanism, Some(&response));
-        self.phase = Phase::Sasl(SaslState::AwaitOutcome { round: 0 });
+        self.phase = Phase::Sasl(SaslState::Outcome { round: 0 });
         None
     }
 
@@ -135,7 +136,7 @@ impl Connection {
         if self.config.sasl != Sasl::Caller || round >= SASL_ROUNDS_MAX {
             return None;
         }
-        self.phase = Phase::Sasl(SaslState::AwaitCaller { round: round + 1 });
+        self.phase = Phase::Sasl(SaslState::Caller { round: round + 1 });
         Some(Event::SaslChallenge(challenge.challenge))
     }
 

@@ -162,7 +162,7 @@ impl Connection {
             return;
         }
         self.write_runs(slot);
-        self.write_end(slot, error.as_ref().map(ErrorSpec::to_error));
+        self.write_end(slot, error.map(ErrorSpec::into_error));
         self.sessions[slot].state = SessionState::EndSent { told: false };
         self.suspend_links(slot);
     }

@@ -150,6 +150,12 @@ impl<T> Unsettled<T> {
         }
     }
 
+    /// For tests.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+
     /// Recounts, for tests.
     #[cfg(test)]
     pub(super) fn verify(&self) {
