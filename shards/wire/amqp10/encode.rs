@@ -3,6 +3,7 @@
 //! Each value takes the smallest of its encodings (§1.6). A list or map is written in place with a one-byte size and
 //! count, and moved by six bytes only if it turns out to need wide ones.
 
+use super::descriptor::{self, Descriptor};
 use super::symbols::Symbols;
 use super::value::{Array, Described, List, Map, Raw, Value};
 
@@ -111,6 +112,31 @@ impl<'v> ListWriter<'v> {
     }
 }
 
+/// The sections of a message that are maps (§3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapSection {
+    DeliveryAnnotations = descriptor::DELIVERY_ANNOTATIONS as isize,
+    MessageAnnotations = descriptor::MESSAGE_ANNOTATIONS as isize,
+    ApplicationProperties = descriptor::APPLICATION_PROPERTIES as isize,
+    Footer = descriptor::FOOTER as isize,
+}
+
+/// A value under a descriptor, to be sent: a filter, for one (§1.3, §3.5.8).
+#[derive(Clone, Copy, Debug)]
+pub struct DescribedAs<'a, V>(pub Descriptor<'a>, pub V);
+
+impl<V: Encode> Encode for DescribedAs<'_, V> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(0x00);
+        match self.0 {
+            Descriptor::Code(code) => code.encode(out),
+            Descriptor::Symbol(name) => Value::Symbol(name).encode(out),
+            Descriptor::Other(raw) => raw.encode(out),
+        }
+        self.1.encode(out);
+    }
+}
+
 /// Writes the pairs of a map in place.
 #[derive(Debug)]
 pub struct MapWriter<'v> {
@@ -126,6 +152,12 @@ impl<'v> MapWriter<'v> {
         Self { out, start, count: 0 }
     }
 
+    /// Starts a section of a message, its descriptor first.
+    pub fn section(out: &'v mut Vec<u8>, section: MapSection) -> Self {
+        out.extend_from_slice(&[0x00, 0x53, section as u8]);
+        Self::new(out)
+    }
+
     pub fn pair(&mut self, key: &impl Encode, value: &impl Encode) {
         key.encode(self.out);
         value.encode(self.out);
@@ -134,6 +166,12 @@ impl<'v> MapWriter<'v> {
 
     pub fn symbol(&mut self, key: &str, value: &impl Encode) {
         self.pair(&Value::Symbol(key), value);
+    }
+
+    /// Copies all pairs of another map as they are encoded.
+    pub fn pairs_of(&mut self, map: &Map<'_>) {
+        self.out.extend_from_slice(map.elements());
+        self.count += map.count();
     }
 
     pub fn finish(self) {

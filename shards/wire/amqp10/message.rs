@@ -3,30 +3,26 @@
 //! A message is its sections one after the other (§3.2): header and properties by their `Encode`, the rest by these
 //! functions, in the specification's order. The order is the caller's to keep.
 
-use super::descriptor::{
-    AMQP_SEQUENCE, AMQP_VALUE, APPLICATION_PROPERTIES, DATA, DELIVERY_ANNOTATIONS, FOOTER,
-    MESSAGE_ANNOTATIONS,
-};
-use super::encode::{Encode, MapWriter, binary_head, describe};
+use super::descriptor::{AMQP_SEQUENCE, AMQP_VALUE, DATA};
+use super::encode::{Encode, MapSection, MapWriter, binary_head, describe};
 use super::value::{List, Value};
 
 /// Annotations have symbols as keys (§3.2.10).
 pub fn write_delivery_annotations(out: &mut Vec<u8>, annotations: &[(&str, Value<'_>)]) {
-    annotation_map(out, DELIVERY_ANNOTATIONS, annotations);
+    annotation_map(out, MapSection::DeliveryAnnotations, annotations);
 }
 
 pub fn write_message_annotations(out: &mut Vec<u8>, annotations: &[(&str, Value<'_>)]) {
-    annotation_map(out, MESSAGE_ANNOTATIONS, annotations);
+    annotation_map(out, MapSection::MessageAnnotations, annotations);
 }
 
 pub fn write_footer(out: &mut Vec<u8>, annotations: &[(&str, Value<'_>)]) {
-    annotation_map(out, FOOTER, annotations);
+    annotation_map(out, MapSection::Footer, annotations);
 }
 
 /// Application properties have strings as keys, and values of simple types only (§3.2.5).
 pub fn write_application_properties(out: &mut Vec<u8>, properties: &[(&str, Value<'_>)]) {
-    describe(out, APPLICATION_PROPERTIES);
-    let mut map = MapWriter::new(out);
+    let mut map = MapWriter::section(out, MapSection::ApplicationProperties);
     for (key, value) in properties {
         map.pair(key, value);
     }
@@ -57,9 +53,8 @@ pub fn write_amqp_value(out: &mut Vec<u8>, value: &impl Encode) {
     value.encode(out);
 }
 
-fn annotation_map(out: &mut Vec<u8>, code: u8, annotations: &[(&str, Value<'_>)]) {
-    describe(out, code);
-    let mut map = MapWriter::new(out);
+fn annotation_map(out: &mut Vec<u8>, section: MapSection, annotations: &[(&str, Value<'_>)]) {
+    let mut map = MapWriter::section(out, section);
     for (key, value) in annotations {
         map.symbol(key, value);
     }

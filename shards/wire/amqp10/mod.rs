@@ -30,7 +30,7 @@ mod value;
 pub use check::check_value;
 pub use delivery_state::{DeliveryState, Error, Modified, Outcome, Received};
 pub use descriptor::Descriptor;
-pub use encode::{Encode, ListWriter, MapWriter};
+pub use encode::{DescribedAs, Encode, ListWriter, MapSection, MapWriter};
 pub use error::{DecodeError, FrameError};
 pub use frame::{
     Frame, FrameHeader, FrameKind, ProtocolHeader, ProtocolId, begin_frame, finish_frame, write_frame,

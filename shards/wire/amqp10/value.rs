@@ -101,6 +101,21 @@ impl<'a> Value<'a> {
         })
     }
 
+    /// The number, if it is an integer of any type that fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        match *self {
+            Self::Ubyte(number) => Some(number.into()),
+            Self::Ushort(number) => Some(number.into()),
+            Self::Uint(number) => Some(number.into()),
+            Self::Ulong(number) => number.try_into().ok(),
+            Self::Byte(number) => Some(number.into()),
+            Self::Short(number) => Some(number.into()),
+            Self::Int(number) => Some(number.into()),
+            Self::Long(number) => Some(number),
+            _ => None,
+        }
+    }
+
     /// The text of a string or symbol.
     pub fn as_str(&self) -> Option<&'a str> {
         match *self {

@@ -1,9 +1,9 @@
 //! Tables of messages and their sections (§3.2).
 
 use corelane_wire::amqp10::{
-    BodyKind, DecodeError, Encode, Header, List, MessageId, Properties, Property, PropertyFields, Sections,
-    Value, write_amqp_sequence, write_amqp_value, write_application_properties, write_data, write_data_head,
-    write_delivery_annotations, write_footer, write_message_annotations,
+    BodyKind, DecodeError, Encode, Header, List, MapSection, MapWriter, MessageId, Properties, Property,
+    PropertyFields, Sections, Value, write_amqp_sequence, write_amqp_value, write_application_properties,
+    write_data, write_data_head, write_delivery_annotations, write_footer, write_message_annotations,
 };
 
 use crate::bytes;
@@ -309,4 +309,16 @@ fn many_application_properties_widen_their_map() {
         assert_eq!(sections.application_property(&out, key), Ok(Some(Value::Int(1000))));
     }
     assert_eq!(sections.application_properties.map(&out).expect("a map").len(), 200);
+}
+
+#[test]
+fn annotations_are_added_to_those_there_are() {
+    let message = bytes(MESSAGE);
+    let sections = Sections::scan(&message).expect("well-formed");
+    let mut out = Vec::new();
+    let mut map = MapWriter::section(&mut out, MapSection::MessageAnnotations);
+    map.pairs_of(&sections.message_annotations.map(&message).expect("a map"));
+    map.symbol("x-opt-n", &2_u32);
+    map.finish();
+    assert_eq!(out, bytes("00 53 72 c1 [04 a3 ['m'] 41 a3 ['x-opt-n'] 52 02]"));
 }

@@ -1,7 +1,8 @@
 //! Tables of values and their encodings, by the sections of part 1.
 
 use corelane_wire::amqp10::{
-    Array, DecodeError, Descriptor, Encode, List, ListWriter, Map, MapWriter, Raw, Reader, Value, check_value,
+    Array, DecodeError, DescribedAs, Descriptor, Encode, List, ListWriter, Map, MapWriter, Raw, Reader,
+    Value, check_value,
 };
 
 use crate::bytes;
@@ -319,4 +320,31 @@ fn raw_values_are_passed_unread() {
     let mut out = Vec::new();
     raw.encode(&mut out);
     assert_eq!(out, raw.bytes());
+}
+
+#[test]
+fn values_are_described_to_be_sent() {
+    // §3.5.8: a filter set maps names to described filters.
+    let mut out = Vec::new();
+    let mut map = MapWriter::new(&mut out);
+    let name = Descriptor::Symbol("apache.org:selector-filter:string");
+    map.symbol("selector", &DescribedAs(name, "a > 1"));
+    map.symbol("no-local", &DescribedAs(Descriptor::Code(0x4_6800_0000_0003), List::default()));
+    map.finish();
+    let expected = "c1 [04 a3 ['selector'] 00 a3 ['apache.org:selector-filter:string'] a1 ['a > 1']
+        a3 ['no-local'] 00 80 00 04 68 00 00 00 00 03 45]";
+    assert_eq!(out, bytes(expected));
+}
+
+#[test]
+fn integers_of_any_type_are_numbers() {
+    for value in [Value::Ubyte(7), Value::Ushort(7), Value::Uint(7), Value::Ulong(7)] {
+        assert_eq!(value.as_i64(), Some(7));
+    }
+    for value in [Value::Byte(-7), Value::Short(-7), Value::Int(-7), Value::Long(-7)] {
+        assert_eq!(value.as_i64(), Some(-7));
+    }
+    for value in [Value::Ulong(u64::MAX), Value::Timestamp(1), Value::Float(1.0), Value::Null] {
+        assert_eq!(value.as_i64(), None);
+    }
 }
