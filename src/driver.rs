@@ -32,7 +32,7 @@ mod socket;
 mod streams;
 
 pub use clock::Clock;
-pub use control::{ControlPort, Letter};
+pub use control::{ControlPort, Letter, Participants, participants};
 pub use doorbell::Doorbell;
 pub use executor::Placement;
 pub use idle::Idle;

@@ -1,6 +1,8 @@
 //! The pump over real sockets, with the yardsticks as its service: no byte is lost, doubled or kept back, whatever the other
 //! end does, and nothing is left open.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use corelane::driver::baseline::{Baseline, CONSUMER, PRODUCER, Running};
 use corelane::driver::{Idle, Placement};
 use socket2::SockRef;

@@ -12,6 +12,7 @@ use super::{Driver, Idle, Placement, Service, ShardThread};
 use corelane_shard::{ConnectionSlot, Effect, Event, Socket, Turn};
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// First byte of a connection that sends.
 pub const PRODUCER: u8 = b'P';
@@ -20,6 +21,9 @@ pub const CONSUMER: u8 = b'C';
 
 /// Unsent output of a connection above which those who fill it are not read.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// How long the thread has to end once its connections are closed.
+const END_MAX: Duration = Duration::from_secs(2);
 
 /// Which yardstick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +70,7 @@ impl Running {
         }
         self.control.end_shards();
         self.control.flush();
-        self.shard.join()
+        self.shard.join_within(END_MAX)
     }
 }
 

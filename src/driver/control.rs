@@ -102,15 +102,15 @@ impl ControlPort {
 }
 
 /// What connects the participants of a process.
-pub(crate) struct Participants {
+pub struct Participants {
     /// By shard.
-    pub(crate) ports: Vec<Port<Letter>>,
-    pub(crate) bells: Arc<[Doorbell]>,
-    pub(crate) control: ControlPort,
+    pub ports: Vec<Port<Letter>>,
+    pub bells: Arc<[Doorbell]>,
+    pub control: ControlPort,
 }
 
 /// Ports and doorbells for so many shards and the control thread.
-pub(crate) fn participants(shards: usize) -> io::Result<Participants> {
+pub fn participants(shards: usize) -> io::Result<Participants> {
     let mut ports = corelane_mailbox::Mailboxes::new(shards + 1, super::limits::LANE_MAILS);
     let bells: Arc<[Doorbell]> =
         (0..=shards).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?.into();

@@ -32,7 +32,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -53,6 +53,8 @@ pub struct Driver {
 /// A shard's thread.
 pub struct ShardThread {
     thread: Thread,
+    /// Has something when the thread has nothing left to do.
+    ended: Receiver<()>,
 }
 
 impl Driver {
@@ -62,10 +64,14 @@ impl Driver {
         make: impl FnOnce() -> S + std::marker::Send + 'static,
     ) -> io::Result<ShardThread> {
         let (ready, is_ready) = channel();
+        let (end, ended) = channel();
         let index = self.index;
-        let thread = Thread::start(&format!("shard-{index}"), self.placement, move || self.run(make, ready))?;
+        let thread = Thread::start(&format!("shard-{index}"), self.placement, move || {
+            self.run(make, ready);
+            let _ = end.send(());
+        })?;
         match is_ready.recv() {
-            Ok(Ok(())) => Ok(ShardThread { thread }),
+            Ok(Ok(())) => Ok(ShardThread { thread, ended }),
             Ok(Err(error)) => Err(error),
             Err(_) => match thread.join() {
                 Ok(()) => Err(io::Error::other("the shard's thread has ended")),
@@ -94,9 +100,12 @@ impl Driver {
 }
 
 impl ShardThread {
-    /// Waits for its end, which [`Letter::Exit`] brings.
-    pub fn join(self) -> io::Result<()> {
-        self.thread.join()
+    /// Waits for its end, which [`Letter::Exit`] brings, at most for so long.
+    pub fn join_within(self, time: Duration) -> io::Result<()> {
+        match self.ended.recv_timeout(time) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => self.thread.join(),
+            Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 }
 

@@ -1,0 +1,209 @@
+//! How does a broker come up, and how does it go?
+//!
+//! First everything that could stop it is looked at, and said in one sentence that tells what to do; then ports are bound,
+//! shards are started, each on its core, and the calling thread becomes the control thread until a signal ends it.
+//!
+//! Invariants: nothing is started before the machine was found fit; no connection is accepted before every shard runs; a
+//! warning is only given for what the operator can change.
+//! Left out: what a shard's thread does (`driver`), what the control thread does (`control`).
+
+mod cores;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+use std::{fmt, io};
+
+use corelane_shard::{Shard, ShardConfig};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::{info, warn};
+
+use crate::authenticate::Authenticator;
+use crate::config::{IdlePolicy, Listener, ServeSettings};
+use crate::control::{Control, Signals, Stop};
+use crate::driver::{
+    self, Clock, Driver, Idle, Listening, Participants, Placement, ShardThread, Unusable, participants,
+};
+use cores::{CoresError, Plan};
+
+/// Connections that wait to be accepted, for each listener; more are turned away by the kernel, which also caps it at
+/// `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Fewer descriptors than this are worth a warning: every connection needs one.
+const FILES_WANTED: u64 = 10_000;
+
+/// How long threads have to end once their connections are closed.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// Why a broker does not come up.
+#[derive(Debug)]
+pub enum BootError {
+    Unusable(Unusable),
+    Cores(CoresError),
+    Bind {
+        address: SocketAddr,
+        error: io::Error,
+    },
+    /// All listeners were optional, and this host has none of them.
+    NoListener,
+    /// Threads, memory or descriptors ran out.
+    Start {
+        shard: usize,
+        error: io::Error,
+    },
+    Doorbells(io::Error),
+}
+
+/// Runs a broker until a signal ends it.
+pub fn serve(
+    settings: &ServeSettings,
+    signals: Signals,
+    authenticator: Authenticator,
+) -> Result<Stop, BootError> {
+    if let Some(warning) = driver::probe().map_err(BootError::Unusable)? {
+        warn!("{warning}");
+    }
+    let plan = Plan::new(settings.shards, settings.cores.as_deref()).map_err(BootError::Cores)?;
+    for warning in plan.warnings(settings.idle == IdlePolicy::Spin) {
+        warn!("{warning}");
+    }
+    let files = raise_file_limit();
+    if files < FILES_WANTED {
+        warn!(
+            "at most {files} files and connections can be open at once. Raise the limit: `ulimit -Hn 1048576` in the \
+             shell, `LimitNOFILE=1048576` in a systemd unit"
+        );
+    }
+    let listeners = bind(&settings.listeners)?;
+    let addresses: Vec<_> = listeners.iter().map(Listening::address).collect();
+    let clock = Clock::start();
+    let Participants { ports, bells, control } =
+        participants(plan.cores.len()).map_err(BootError::Doorbells)?;
+    let mut threads = Vec::new();
+    let mut listeners = Some(listeners);
+    // The first shard, which accepts, comes last: then everybody is there to whom it deals.
+    for (index, port) in ports.into_iter().enumerate().rev() {
+        let driver = Driver {
+            index,
+            placement: Placement::Core(plan.cores[index]),
+            idle: idle(settings),
+            clock,
+            port,
+            bells: bells.clone(),
+            listeners: if index == 0 { listeners.take().unwrap_or_default() } else { Vec::new() },
+        };
+        let config = shard_config(settings, index, plan.cores.len());
+        let thread = driver.start(move || Shard::new(config));
+        threads.push(thread.map_err(|error| BootError::Start { shard: index, error })?);
+        info!(shard = index, core = plan.cores[index], "started");
+    }
+    for address in addresses {
+        info!(%address, "listening");
+    }
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "ready");
+    let stop = Control::new(control, clock, signals, authenticator).run();
+    end(threads, stop);
+    Ok(stop)
+}
+
+/// Lets the process open as many files as it may. Returns how many that are.
+pub fn raise_file_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
+        Err(_) => limit.current.unwrap_or(u64::MAX),
+    }
+}
+
+fn bind(listeners: &[Listener]) -> Result<Vec<Listening>, BootError> {
+    let mut bound = Vec::new();
+    for &Listener { address, optional } in listeners {
+        match driver::listen(address, BACKLOG) {
+            Ok(listening) => bound.push(listening),
+            Err(error) if optional && is_absent(&error) => {
+                info!(%address, "not listening: this host does not have the address");
+            }
+            Err(error) => return Err(BootError::Bind { address, error }),
+        }
+    }
+    if bound.is_empty() { Err(BootError::NoListener) } else { Ok(bound) }
+}
+
+/// Whether the host has no such address (as opposed to somebody else having the port).
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL | Errno::PROTONOSUPPORT)
+    )
+}
+
+fn idle(settings: &ServeSettings) -> Idle {
+    match settings.idle {
+        IdlePolicy::Park => Idle::Park,
+        IdlePolicy::Adaptive => Idle::Adaptive { spin: Duration::from_micros(settings.spin_us) },
+        IdlePolicy::Spin => Idle::Spin,
+    }
+}
+
+fn shard_config(settings: &ServeSettings, index: usize, shards: usize) -> ShardConfig {
+    ShardConfig {
+        index,
+        shards,
+        protocol: settings.shard_protocol(),
+        access: settings.shard_access(),
+        destinations: settings.shard_destinations(),
+    }
+}
+
+/// A thread that does not end is left to the end of the process: nothing that must be kept depends on it.
+fn end(threads: Vec<ShardThread>, stop: Stop) {
+    match stop {
+        Stop::Graceful => {
+            for thread in threads {
+                if let Err(error) = thread.join_within(END_MAX) {
+                    warn!(%error, "a shard's thread did not end well");
+                }
+            }
+            info!("stopped");
+        }
+        Stop::Forced => std::mem::forget(threads),
+    }
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BootError::Unusable(error) => error.fmt(formatter),
+            BootError::Cores(error) => error.fmt(formatter),
+            BootError::Bind { address, error } => {
+                write!(formatter, "cannot listen on {address}: {error}{}", bind_advice(error))
+            }
+            BootError::NoListener => {
+                write!(formatter, "this host has none of the addresses to listen on; name one with --listen")
+            }
+            BootError::Start { shard, error } => {
+                write!(formatter, "shard {shard} cannot be started: {error}")
+            }
+            BootError::Doorbells(error) => {
+                write!(formatter, "no descriptors for the shards' doorbells: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BootError {}
+
+fn bind_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            ". Another process has this port, perhaps another broker: stop it, or choose another port with --listen"
+        }
+        io::ErrorKind::AddrNotAvailable => ". This host does not have the address: see `ip address`",
+        io::ErrorKind::PermissionDenied => {
+            ". Ports below 1024 need the capability CAP_NET_BIND_SERVICE: choose a higher one with --listen"
+        }
+        _ => "",
+    }
+}
