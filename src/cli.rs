@@ -5,6 +5,7 @@
 //! everything else to the standard error.
 //! Left out: what the commands do (`cli::serve`, `cli::user`, `cli::message`).
 
+mod baseline;
 mod message;
 mod password;
 mod serve;
@@ -42,6 +43,8 @@ enum Command {
     Send(message::SendArguments),
     Receive(message::ReceiveArguments),
     Browse(message::BrowseArguments),
+    #[command(hide = true)]
+    Baseline(baseline::BaselineArguments),
 }
 
 const EXAMPLES: &str = "\
@@ -67,6 +70,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Send(arguments) => message::send(&arguments),
         Command::Receive(arguments) => message::receive(&arguments),
         Command::Browse(arguments) => message::browse(&arguments),
+        Command::Baseline(arguments) => baseline::run(&arguments),
     };
     match result {
         Ok(code) => ExitCode::from(code),
