@@ -17,6 +17,38 @@ pub enum ConsumerList {
     Notified,
 }
 
+/// Why a consumer was last moved between lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    Attached,
+    /// A message was enqueued.
+    Published,
+    /// An entry came back to its place.
+    Returned,
+    /// A delayed entry has become available.
+    HoldEnded,
+    /// A group has lost its owner.
+    GroupFreed,
+    /// The consumer can take messages again.
+    BecameReady,
+    /// Its pause, and the reason is with the list.
+    Paused,
+    /// It was active already, or has become so.
+    Promoted,
+    /// Another notified consumer paused, closed or gave way.
+    HandedOn,
+    /// There is more to do than consumers notified.
+    MoreWork,
+    /// A scan has found an entry for its class.
+    FoundByScan,
+    /// A pull was asked for.
+    Requested,
+    /// A pull found nothing.
+    FoundNothing,
+    /// A ready consumer of higher priority has the same entry next.
+    GaveWay,
+}
+
 /// One consumer, as `explain` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsumerView {
@@ -24,6 +56,8 @@ pub struct ConsumerView {
     pub owner: u64,
     pub priority: i32,
     pub list: ConsumerList,
+    /// Why it is in that list.
+    pub cause: Cause,
     /// Times it was moved to Notified (or, a browser, out of caught up).
     pub wake_count: u64,
     pub delivered_count: u64,

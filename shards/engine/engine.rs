@@ -1,15 +1,27 @@
-//! The engine's interface: see the crate's documentation for how the calls play together.
+//! What does the engine hold, and how do its queues come and go?
+//!
+//! All state of one shard's queues and consumers, in slots that refer to each other by index. The rest of the interface is
+//! in the modules that answer its questions: `publish`, `pull`, `settle`, `attach`, `manager`, `timeout`, `scan`, `explain`.
 
-use std::marker::PhantomData;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hash};
 
-use crate::counters::{ConsumerView, Depth, EngineCounters, QueueCounters};
-use crate::ids::{Acquisition, ConsumerId, Place, QueueId};
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+
+use crate::class::{Class, IdleAll};
+use crate::consumer::{Consumer, Standing};
+use crate::counters::EngineCounters;
+use crate::entry::{EntryRef, State};
+use crate::ids::{ConsumerId, Place, QueueId};
 use crate::limits::Limits;
-use crate::properties::{
-    AttachRefusal, ConsumerSpec, DeadLetter, Desire, EnqueueRefusal, Outcome, Publication, Pull,
-    QueueProperties, Settled,
-};
-use crate::selector;
+use crate::list::{Chain, Links, List};
+use crate::properties::{DeadLetter, QueueProperties};
+use crate::queue::Queue;
+use crate::selector::{self, Field, Fields, HeaderField};
+use crate::slots::{NONE, Slots};
+use crate::store::Store;
+use crate::timer_wheel::TimerWheel;
 
 /// What the engine needs to know about a message.
 pub trait Message {
@@ -23,158 +35,225 @@ pub trait Message {
 
 /// The queues and consumers of one shard.
 pub struct Engine<M> {
-    counters: EngineCounters,
-    message: PhantomData<M>,
+    pub(crate) limits: Limits,
+    pub(crate) counters: EngineCounters,
+    pub(crate) hasher: FixedState,
+    pub(crate) store: Store<M>,
+    pub(crate) queues: Slots<Queue>,
+    pub(crate) consumers: Slots<Consumer>,
+    pub(crate) classes: Slots<Class>,
+    /// Classes by queue, filter, origin and mode.
+    pub(crate) class_table: HashTable<u32>,
+    /// Classes without a consumer, of all queues, the one idle for longest first.
+    pub(crate) idle_classes: List<IdleAll>,
+    /// Notified consumers, and browsers that have something to read.
+    pub(crate) ring: List<Standing>,
+    /// Names entries.
+    pub(crate) wheel: TimerWheel<u32>,
+    /// Queues with scans to do, in turn.
+    pub(crate) scanning: List<Scanning>,
+    /// Deleted queues with entries to give back.
+    pub(crate) graveyard: Vec<u32>,
+    pub(crate) retired: Vec<M>,
+    pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
+    pub(crate) next_acquisition: u32,
+    pub(crate) next_ticket: u64,
+    /// Classes that match the entry in hand; kept for its memory.
+    pub(crate) matched: Vec<u32>,
+}
+
+/// The list of queues with scans to do.
+pub(crate) struct Scanning;
+
+impl Chain<Scanning> for Slots<Queue> {
+    fn links(&self, index: u32) -> Links {
+        self[index].scans.links
+    }
+
+    fn links_mut(&mut self, index: u32) -> &mut Links {
+        &mut self[index].scans.links
+    }
 }
 
 impl<M: Message> Engine<M> {
-    pub fn new(_limits: Limits) -> Self {
-        Engine { counters: EngineCounters::default(), message: PhantomData }
+    pub fn new(limits: Limits) -> Self {
+        Engine {
+            limits,
+            counters: EngineCounters::default(),
+            hasher: FixedState::with_seed(limits.hash_seed),
+            store: Store::new(limits.chunks_spare_max),
+            queues: Slots::new(),
+            consumers: Slots::new(),
+            classes: Slots::new(),
+            class_table: HashTable::new(),
+            idle_classes: List::new(),
+            ring: List::new(),
+            wheel: TimerWheel::new(0),
+            scanning: List::new(),
+            graveyard: Vec::new(),
+            retired: Vec::new(),
+            dead_letters: VecDeque::new(),
+            next_acquisition: 1,
+            next_ticket: 0,
+            matched: Vec::new(),
+        }
     }
 
     /// Makes an empty queue.
-    pub fn declare_queue(&mut self, _properties: QueueProperties) -> QueueId {
-        QueueId { index: 0, generation: 0 }
+    pub fn declare_queue(&mut self, properties: QueueProperties) -> QueueId {
+        let index = self.queues.insert(Queue::new(properties, self.limits.hash_seed));
+        self.queue_id(index)
     }
 
     /// Removes a queue with everything in it and its consumers, whose owners it answers in the order they attached.
     /// Its messages come out of [`take_retired`](Self::take_retired), never more at a time than asked for.
-    pub fn delete_queue(&mut self, _now: u64, _queue: QueueId) -> Vec<u64> {
-        Vec::new()
+    pub fn delete_queue(&mut self, _now: u64, queue: QueueId) -> Vec<u64> {
+        let Some(queue) = self.resolve_queue(queue) else {
+            return Vec::new();
+        };
+        let consumers: Vec<u32> = self.queues[queue].consumers.iter(&self.consumers).collect();
+        let owners = consumers.iter().map(|consumer| self.consumers[*consumer].owner).collect();
+        for consumer in consumers {
+            self.discard_consumer(consumer);
+        }
+        let state = &self.queues[queue];
+        let plain = [state.plain, state.browse_plain].into_iter().filter(|class| *class != NONE);
+        // Without a consumer, every other class is idle.
+        let classes: Vec<u32> = state.idle.iter(&self.classes).chain(plain).collect();
+        for class in classes {
+            self.forget_class(class);
+        }
+        self.queues[queue].deleted = true;
+        self.graveyard.push(queue);
+        owners
     }
 
-    /// Changes a queue's properties; consumers are paused, resumed, activated or put on standby accordingly.
-    pub fn set_properties(&mut self, _now: u64, _queue: QueueId, _properties: QueueProperties) {}
-
-    /// Removes every entry that nobody holds, and answers how many that were.
-    pub fn purge(&mut self, _now: u64, _queue: QueueId) -> u64 {
-        0
+    /// Changes a queue's properties; consumers are paused, resumed, activated or put on standby accordingly. Times that
+    /// are running already stay as they are.
+    pub fn set_properties(&mut self, _now: u64, queue: QueueId, properties: QueueProperties) {
+        let Some(queue) = self.resolve_queue(queue) else {
+            return;
+        };
+        self.queues[queue].properties = properties;
+        self.review_roles(queue);
+        let consumers: Vec<u32> = self.queues[queue].consumers.iter(&self.consumers).collect();
+        for consumer in consumers {
+            self.review(consumer);
+        }
     }
 
-    /// Puts a message into a queue. If it is available at once, one ready consumer that can take it is notified.
-    pub fn enqueue(
-        &mut self,
-        _now: u64,
-        _queue: QueueId,
-        publication: Publication<M>,
-    ) -> Result<Place, (M, EnqueueRefusal)> {
-        Err((publication.message, EnqueueRefusal::QueueGone))
-    }
-
-    /// Adds a consumer. It starts as not interested, for lack of credit (or on standby).
-    pub fn attach_consumer(
-        &mut self,
-        _now: u64,
-        _queue: QueueId,
-        _spec: ConsumerSpec,
-    ) -> Result<ConsumerId, AttachRefusal> {
-        Err(AttachRefusal::QueueGone)
-    }
-
-    /// Removes a consumer. What it holds goes back to its place before anyone else is served; the delivery-count rises for
-    /// `oldest_written` only, the oldest unsettled delivery that was written to its socket.
-    pub fn close_consumer(&mut self, _now: u64, _consumer: ConsumerId, _oldest_written: Option<Place>) {}
-
-    /// Tells whether a consumer can take messages. A notified consumer that pauses hands its notification on.
-    pub fn set_notify_work_desired(&mut self, _now: u64, _consumer: ConsumerId, _desire: Desire) {}
-
-    /// Tells that a flow or get arrived: arms a consumer of a queue with [`Prefetch::None`](crate::Prefetch::None) if nothing
-    /// of it is unsettled.
-    pub fn flow_received(&mut self, _consumer: ConsumerId) {}
-
-    /// Notifies a ready consumer even if there seems to be nothing for it, so that a pull tells (AMQP 1.0 §2.6.7, drain).
-    /// While its class is scanning, the notification comes when the scan has found something or ended.
-    pub fn request_pull(&mut self, _now: u64, _consumer: ConsumerId) {}
-
-    /// The operator's hand-over: an active consumer of a queue that limits them goes to the end of the standbys.
-    /// What it holds stays with it; the next starts when that is settled.
-    pub fn hand_over(&mut self, _now: u64, _consumer: ConsumerId) {}
-
-    /// The consumer at the front of the delivery ring; none: there is no work. It is to be pulled for
-    /// ([`deliver_single_message`](Self::deliver_single_message)) or paused.
-    pub fn poll_notified(&mut self) -> Option<ConsumerId> {
-        None
-    }
-
-    /// Takes one message for a consumer.
-    pub fn deliver_single_message(&mut self, _now: u64, _consumer: ConsumerId) -> Pull<'_, M> {
-        Pull::Nothing
-    }
-
-    /// The message of a delivery that has not ended.
-    pub fn message(&self, _consumer: ConsumerId, _place: Place, _acquisition: Acquisition) -> Option<&M> {
-        None
-    }
-
-    /// The message of a delivery that has not ended, to be changed (AMQP 1.0 §3.4.5, message-annotations).
-    pub fn message_mut(
-        &mut self,
-        _consumer: ConsumerId,
-        _place: Place,
-        _acquisition: Acquisition,
-    ) -> Option<&mut M> {
-        None
-    }
-
-    /// Ends a delivery.
-    pub fn settle(
-        &mut self,
-        _now: u64,
-        _consumer: ConsumerId,
-        _place: Place,
-        _acquisition: Acquisition,
-        _outcome: Outcome,
-    ) -> Settled {
-        Settled::Late
+    /// Removes every entry that nobody holds, delayed ones included, and answers how many that were.
+    pub fn purge(&mut self, _now: u64, queue: QueueId) -> u64 {
+        let Some(queue) = self.resolve_queue(queue) else {
+            return 0;
+        };
+        let mut count = 0;
+        for level in 0..self.queues[queue].entries.trees.len() {
+            let mut from = 0;
+            while let Some(entry) = self.store.first_live(&self.queues[queue].entries.trees[level], from) {
+                from = self.store.place(entry).sequence() + 1;
+                if self.store.entry(entry).state() != State::Acquired {
+                    self.withdraw(entry);
+                    let message = self.remove_entry(entry);
+                    self.retired.push(message);
+                    count += 1;
+                }
+            }
+        }
+        count
     }
 
     /// A message that left for good, so that its memory can be used again.
     pub fn take_retired(&mut self) -> Option<M> {
-        None
+        while self.retired.is_empty() && self.dismantle() {}
+        self.retired.pop()
     }
 
     /// A message that left a queue with `dead_letter` without being consumed.
     pub fn take_dead_letter(&mut self) -> Option<DeadLetter<M>> {
-        None
+        self.dead_letters.pop_front()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
-    pub fn next_deadline(&self) -> Option<u64> {
-        None
+    /// Gives one chunk of a deleted queue back. False: there is nothing to do.
+    pub(crate) fn dismantle(&mut self) -> bool {
+        let Some(&queue) = self.graveyard.last() else {
+            return false;
+        };
+        for tree in &mut self.queues[queue].entries.trees {
+            let wheel = &mut self.wheel;
+            let forget = |entry: &mut crate::entry::Entry<M>| {
+                if let Some(timer) = entry.timer.take() {
+                    wheel.cancel(timer);
+                }
+            };
+            if self.store.dismantle(tree, &mut self.retired, forget) {
+                return true;
+            }
+        }
+        self.graveyard.pop();
+        self.queues.remove(queue);
+        true
     }
 
-    /// Handles what is due, in a bounded slice. True: call again soon, there is more.
-    pub fn handle_timeout(&mut self, _now: u64) -> bool {
-        false
+    pub(crate) fn resolve_queue(&self, id: QueueId) -> Option<u32> {
+        let known = self.queues.resolves(id.index, id.generation) && !self.queues[id.index].deleted;
+        known.then_some(id.index)
     }
 
-    /// A bounded slice of scanning for filtered classes and of dismantling deleted queues. True: there is more to do.
-    pub fn run_slice(&mut self, _now: u64) -> bool {
-        false
+    pub(crate) fn resolve_consumer(&self, id: ConsumerId) -> Option<u32> {
+        self.consumers.resolves(id.index, id.generation).then_some(id.index)
     }
 
-    /// Recounts everything and checks the rule literally; panics with what is wrong. For tests and simulation.
-    pub fn verify(&self) {}
-
-    pub fn depth(&self, _queue: QueueId) -> Option<Depth> {
-        None
+    pub(crate) fn queue_id(&self, index: u32) -> QueueId {
+        QueueId { index, generation: self.queues.generation(index) }
     }
 
-    pub fn queue_counters(&self, _queue: QueueId) -> Option<QueueCounters> {
-        None
+    pub(crate) fn consumer_id(&self, index: u32) -> ConsumerId {
+        ConsumerId { index, generation: self.consumers.generation(index) }
     }
 
-    pub fn counters(&self) -> EngineCounters {
-        self.counters
+    /// The entry at a place, if it is still there.
+    pub(crate) fn find(&self, queue: u32, place: Place) -> Option<EntryRef> {
+        self.queues[queue].entries.find(&self.store, place)
     }
 
-    /// A queue's consumers, in the order they attached.
-    pub fn consumers(&self, _queue: QueueId) -> impl Iterator<Item = ConsumerId> {
-        std::iter::empty()
+    /// Whether the entry at a place is there and in reach of consumers.
+    pub(crate) fn find_takeable(&self, queue: u32, place: Place) -> Option<EntryRef> {
+        self.find(queue, place).filter(|entry| self.store.is_takeable(*entry))
     }
 
-    /// Where a consumer stands and why.
-    pub fn explain(&self, _consumer: ConsumerId) -> Option<ConsumerView> {
-        None
+    pub(crate) fn hash_of(&self, value: impl Hash) -> u64 {
+        self.hasher.hash_one(value)
+    }
+}
+
+/// Reads a message's fields, with those that the engine knows better.
+pub(crate) struct Reader<'a, M> {
+    message: &'a M,
+    delivery_count: u32,
+    acquired_count: u32,
+}
+
+impl<'a, M: Message> Reader<'a, M> {
+    pub(crate) fn new(store: &'a Store<M>, entry: EntryRef) -> Option<Self> {
+        let entry = store.entry(entry);
+        Some(Reader {
+            message: entry.message.as_ref()?,
+            delivery_count: entry.delivery_count(),
+            acquired_count: entry.acquired_count(),
+        })
+    }
+}
+
+impl<M: Message> Fields for Reader<'_, M> {
+    fn field(&self, field: &Field) -> selector::Value<'_> {
+        match field {
+            Field::Header(HeaderField::Redelivered) => selector::Value::Bool(self.acquired_count > 0),
+            // JMS 2.0 §3.5.11: the first delivery has the count 1.
+            Field::Header(HeaderField::DeliveryCount) => {
+                selector::Value::Int(i64::from(self.delivery_count) + 1)
+            }
+            Field::Header(_) | Field::Property(_) => self.message.field(field),
+        }
     }
 }

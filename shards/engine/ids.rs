@@ -45,6 +45,10 @@ impl Place {
         Place((level as u64) << SEQUENCE_BITS | sequence)
     }
 
+    pub(crate) fn next(self) -> Self {
+        Place(self.0 + 1)
+    }
+
     /// 0 for the highest priority.
     pub fn level(self) -> usize {
         (self.0 >> SEQUENCE_BITS) as usize

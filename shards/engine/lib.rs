@@ -14,16 +14,36 @@
 //!
 //! Left out: what a message's bytes mean, durability, transactions, routing, and everything about links and channels.
 
+mod attach;
+mod browse;
+mod class;
+mod consumer;
 mod counters;
 mod engine;
+mod entry;
+mod explain;
 mod filter_index;
+mod group;
+mod grouping;
 mod ids;
 mod limits;
+mod list;
+mod manager;
 mod properties;
+mod publish;
+mod pull;
+mod queue;
+mod roles;
+mod scan;
 pub mod selector;
+mod settle;
+mod slots;
+mod store;
+mod timeout;
 mod timer_wheel;
+mod verify;
 
-pub use counters::{ConsumerList, ConsumerView, Depth, EngineCounters, QueueCounters};
+pub use counters::{Cause, ConsumerList, ConsumerView, Depth, EngineCounters, QueueCounters};
 pub use engine::{Engine, Message};
 pub use ids::{Acquisition, ConsumerId, Origin, Place, QueueId};
 pub use limits::Limits;

@@ -33,6 +33,8 @@ pub struct Limits {
     pub refused_max: usize,
     /// Sticky groups without an entry, on one queue. Full: the one idle for longest loses its consumer.
     pub sticky_groups_max: usize,
+    /// Not a bound: what tables hash with, so that a peer who chooses keys cannot choose collisions. Chance is the caller's.
+    pub hash_seed: u64,
     /// Emptied chunks kept for reuse; more are given back to the allocator.
     pub chunks_spare_max: usize,
 }
@@ -52,6 +54,7 @@ impl Default for Limits {
             timeout_slice_max: 256,
             refused_max: 1024,
             sticky_groups_max: 1 << 16,
+            hash_seed: 0,
             chunks_spare_max: 256,
         }
     }

@@ -1,0 +1,162 @@
+//! What does the engine know about one message in one queue?
+//!
+//! An entry takes 44 bytes beside its message, a running timer 20 more in the wheel: 64 together. Its place is not stored: it
+//! follows from where the entry lies. What means something only while the entry is in one state shares its room with nothing,
+//! because every byte is spoken for.
+
+use crate::ids::Origin;
+use crate::list::Links;
+use crate::slots::NONE;
+use crate::timer_wheel::TimerId;
+
+/// Names an entry inside the engine: its chunk and its position there. Valid while the entry is not vacant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EntryRef(pub(crate) u32);
+
+/// What an entry is doing. `Held` until a time (delayed delivery), `Acquired` by a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No entry (any more).
+    Vacant,
+    Available,
+    Held,
+    Acquired,
+}
+
+pub(crate) struct Entry<M> {
+    pub(crate) message: Option<M>,
+    /// Two halves, so that the entry is aligned to four bytes.
+    origin: [u32; 2],
+    /// Microseconds since the epoch, 0 for never: 56 bits last until the year 4253.
+    expires_at: [u8; 7],
+    /// The state in the two lowest bits, then the flags.
+    bits: u8,
+    /// Neighbours among what one consumer holds, or in the FIFO of the group.
+    pub(crate) links: Links,
+    pub(crate) group: u32,
+    pub(crate) holder: u32,
+    pub(crate) acquisition: u32,
+    pub(crate) timer: Option<TimerId>,
+    delivery_count: u16,
+    acquired_count: u16,
+}
+
+const _: () = assert!(size_of::<Entry<()>>() <= 48, "44 and the unit message");
+
+const STATE: u8 = 0b11;
+const SEEN: u8 = 1 << 2;
+const REFUSED: u8 = 1 << 3;
+const RETURNED: u8 = 1 << 4;
+
+impl<M> Entry<M> {
+    pub(crate) fn vacant() -> Self {
+        Entry {
+            message: None,
+            origin: [0; 2],
+            expires_at: [0; 7],
+            bits: 0,
+            links: Links::UNLINKED,
+            group: NONE,
+            holder: NONE,
+            acquisition: 0,
+            timer: None,
+            delivery_count: 0,
+            acquired_count: 0,
+        }
+    }
+
+    /// Fills a vacant entry.
+    pub(crate) fn fill(&mut self, message: M, state: State, origin: Origin, expires_at: Option<u64>) {
+        debug_assert!(self.state() == State::Vacant && self.message.is_none() && self.timer.is_none());
+        self.message = Some(message);
+        self.origin = [origin.0 as u32, (origin.0 >> 32) as u32];
+        let micros = expires_at.map_or(0, |time| time.clamp(1, (1 << 56) - 1)).to_le_bytes();
+        self.expires_at.copy_from_slice(&micros[..7]);
+        self.bits = state as u8;
+        self.links = Links::UNLINKED;
+        self.group = NONE;
+        self.holder = NONE;
+        self.acquisition = 0;
+        self.delivery_count = 0;
+        self.acquired_count = 0;
+    }
+
+    /// Empties the entry and gives its message back.
+    pub(crate) fn vacate(&mut self) -> M {
+        debug_assert!(self.timer.is_none() && self.state() != State::Vacant);
+        self.bits = State::Vacant as u8;
+        self.message.take().expect("an entry that is not vacant has its message")
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.bits & STATE {
+            0 => State::Vacant,
+            1 => State::Available,
+            2 => State::Held,
+            _ => State::Acquired,
+        }
+    }
+
+    pub(crate) fn set_state(&mut self, state: State) {
+        self.bits = self.bits & !STATE | state as u8;
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        Origin(u64::from(self.origin[1]) << 32 | u64::from(self.origin[0]))
+    }
+
+    pub(crate) fn expires_at(&self) -> Option<u64> {
+        let [a, b, c, d, e, f, g] = self.expires_at;
+        let micros = u64::from_le_bytes([a, b, c, d, e, f, g, 0]);
+        (micros != 0).then_some(micros)
+    }
+
+    pub(crate) fn is_expired(&self, now: u64) -> bool {
+        self.expires_at().is_some_and(|time| time <= now)
+    }
+
+    /// Whether it has been available before: browsers were told, or have passed it.
+    pub(crate) fn seen(&self) -> bool {
+        self.bits & SEEN != 0
+    }
+
+    pub(crate) fn set_seen(&mut self) {
+        self.bits |= SEEN;
+    }
+
+    /// Whether a consumer has said that it is undeliverable there.
+    pub(crate) fn refused(&self) -> bool {
+        self.bits & REFUSED != 0
+    }
+
+    pub(crate) fn set_refused(&mut self, refused: bool) {
+        self.bits = if refused { self.bits | REFUSED } else { self.bits & !REFUSED };
+    }
+
+    /// Whether it stands among its group's returned entries, not in the FIFO's list.
+    pub(crate) fn returned(&self) -> bool {
+        self.bits & RETURNED != 0
+    }
+
+    pub(crate) fn set_returned(&mut self, returned: bool) {
+        self.bits = if returned { self.bits | RETURNED } else { self.bits & !RETURNED };
+    }
+
+    pub(crate) fn delivery_count(&self) -> u32 {
+        u32::from(self.delivery_count)
+    }
+
+    /// Stays at 65,535 when it gets there.
+    pub(crate) fn count_failure(&mut self) {
+        self.delivery_count = self.delivery_count.saturating_add(1);
+    }
+
+    pub(crate) fn acquired_count(&self) -> u32 {
+        u32::from(self.acquired_count)
+    }
+
+    /// Stays at 65,535 when it gets there.
+    pub(crate) fn count_acquisition(&mut self) {
+        self.acquired_count = self.acquired_count.saturating_add(1);
+    }
+}

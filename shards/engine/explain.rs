@@ -1,0 +1,53 @@
+//! Why is this message not delivered? What the engine shows of itself.
+
+use crate::counters::{ConsumerView, Depth, EngineCounters, QueueCounters};
+use crate::engine::{Engine, Message};
+use crate::ids::{ConsumerId, QueueId};
+
+impl<M: Message> Engine<M> {
+    pub fn depth(&self, queue: QueueId) -> Option<Depth> {
+        let entries = &self.queues[self.resolve_queue(queue)?].entries;
+        Some(Depth {
+            messages: entries.messages,
+            bytes: entries.bytes,
+            available: entries.messages - entries.acquired - entries.held,
+            acquired: entries.acquired,
+            held: entries.held,
+        })
+    }
+
+    pub fn queue_counters(&self, queue: QueueId) -> Option<QueueCounters> {
+        Some(self.queues[self.resolve_queue(queue)?].counters)
+    }
+
+    pub fn counters(&self) -> EngineCounters {
+        self.counters
+    }
+
+    /// A queue's consumers, in the order they attached.
+    pub fn consumers(&self, queue: QueueId) -> impl Iterator<Item = ConsumerId> {
+        let queue = self.resolve_queue(queue);
+        let consumers =
+            queue.into_iter().flat_map(|queue| self.queues[queue].consumers.iter(&self.consumers));
+        consumers.map(|index| self.consumer_id(index))
+    }
+
+    /// Where a consumer stands and why.
+    pub fn explain(&self, consumer: ConsumerId) -> Option<ConsumerView> {
+        let consumer = &self.consumers[self.resolve_consumer(consumer)?];
+        let class = &self.classes[consumer.class];
+        Some(ConsumerView {
+            queue: self.queue_id(consumer.queue),
+            owner: consumer.owner,
+            priority: consumer.priority,
+            list: consumer.list,
+            cause: consumer.last_cause,
+            wake_count: consumer.wake_count,
+            delivered_count: consumer.delivered_count,
+            unsettled_count: consumer.unsettled_count(),
+            refused_count: consumer.refused.len(),
+            class_consumers: class.consumers,
+            scanning: class.is_scanning(),
+        })
+    }
+}

@@ -1,0 +1,287 @@
+//! How does a message get into a queue, and an entry into and out of the reach of consumers?
+//!
+//! Entry states: enqueued as Available or Held; Held → Available when the hold ends; Available → Acquired by a pull;
+//! Acquired → Available when it comes back. An available entry is *exposed* (takeable) unless it waits in its group's FIFO.
+
+use std::hash::BuildHasher;
+
+use crate::class::{Offer, ScanState};
+use crate::counters::Cause;
+use crate::engine::{Engine, Message, Reader};
+use crate::entry::{EntryRef, State};
+use crate::ids::{Place, QueueId};
+use crate::properties::{DeadLetter, DeadLetterReason, EnqueueRefusal, Overflow, Publication};
+use crate::queue::Matching;
+use crate::slots::NONE;
+
+/// Entries `DropOldest` looks at for one publication. When none of them can be dropped the queue overshoots, and the
+/// next publication goes on from there.
+const DROP_STEPS_MAX: usize = 256;
+
+impl<M: Message> Engine<M> {
+    /// Puts a message into a queue. If it is available at once, one ready consumer that can take it is notified.
+    pub fn enqueue(
+        &mut self,
+        now: u64,
+        queue: QueueId,
+        publication: Publication<M>,
+    ) -> Result<Place, (M, EnqueueRefusal)> {
+        let Some(index) = self.resolve_queue(queue) else {
+            return Err((publication.message, EnqueueRefusal::QueueGone));
+        };
+        let size = publication.message.size() as u64;
+        if let Err(refusal) = self.make_room(index, size) {
+            self.queues[index].counters.refused_publications += 1;
+            return Err((publication.message, refusal));
+        }
+        let queue = &mut self.queues[index];
+        let level = queue.entries.level(queue.properties.priorities, publication.priority);
+        let Some(entry) = self.store.append(&mut queue.entries.trees[level], index, level) else {
+            queue.counters.refused_publications += 1;
+            return Err((publication.message, EnqueueRefusal::ShardFull));
+        };
+        let expires_at = match queue.properties.expiration_us {
+            Some(0) => None,
+            Some(after) => Some(now.saturating_add(after)),
+            None => publication.expires_at,
+        };
+        queue.entries.messages += 1;
+        queue.entries.bytes += size;
+        queue.counters.enqueued += 1;
+        let group = publication.message.group().map_or(NONE, |name| {
+            let hash = self.hasher.hash_one(name);
+            let group = queue.groups.intern(name, hash);
+            queue.groups.groups[group].entries += 1;
+            group
+        });
+        let held_until = publication.held_until.filter(|until| *until > now);
+        let state = if held_until.is_some() { State::Held } else { State::Available };
+        let stored = self.store.entry_mut(entry);
+        stored.fill(publication.message, state, publication.origin, expires_at);
+        stored.group = group;
+        let place = self.store.place(entry);
+        match held_until {
+            Some(until) => {
+                self.queues[index].entries.held += 1;
+                self.set_timer(now, entry, until);
+            }
+            None => {
+                if let Some(time) = expires_at {
+                    self.set_timer(now, entry, time);
+                }
+                self.become_available(entry, false, Cause::Published);
+            }
+        }
+        Ok(place)
+    }
+
+    /// An entry whose state is Available from now on. `late`: others behind it may have been available before.
+    pub(crate) fn become_available(&mut self, entry: EntryRef, late: bool, cause: Cause) {
+        let (queue, group, seen) = {
+            let stored = self.store.entry_mut(entry);
+            let seen = stored.seen();
+            stored.set_seen();
+            (self.store.queue(entry), self.store.entry(entry).group, seen)
+        };
+        if !seen && self.queues[queue].late.browsers > 0 {
+            self.show_browsers(queue, entry, late);
+        }
+        if group == NONE {
+            self.expose(queue, entry, cause);
+        } else {
+            self.queues[queue].groups.groups[group].join(&mut self.store, entry);
+            self.refresh_group(queue, group, cause);
+        }
+    }
+
+    /// Puts an available entry in reach of consumers, and tells one.
+    pub(crate) fn expose(&mut self, queue: u32, entry: EntryRef, cause: Cause) {
+        let place = self.store.place(entry);
+        let state = &mut self.queues[queue];
+        state.entries.set_takeable(&mut self.store, entry, place);
+        let plain = state.plain;
+        if plain != NONE {
+            let class = &mut self.classes[plain];
+            class.mark = class.mark.min(place);
+            if state.matching.count == 0 {
+                if class.interested > 0 {
+                    self.notify_work(entry, &[plain], cause);
+                }
+                return;
+            }
+        } else if state.matching.count == 0 {
+            return;
+        }
+        let mut matched = std::mem::take(&mut self.matched);
+        self.match_acquiring(entry, &mut matched);
+        matched.retain(|class| *class == plain || self.offer(*class, place));
+        self.notify_work(entry, &matched, cause);
+        matched.clear();
+        self.matched = matched;
+    }
+
+    /// Takes an entry out of reach.
+    pub(crate) fn unexpose(&mut self, queue: u32, entry: EntryRef) {
+        let place = self.store.place(entry);
+        let state = &mut self.queues[queue];
+        state.entries.clear_takeable(&mut self.store, entry, place);
+        if self.store.entry(entry).refused()
+            && let Some(refusal) = state.refusals.get_mut(&place)
+        {
+            for class in refusal.classes.drain(..) {
+                self.classes[class].parked.remove(&place);
+            }
+        }
+        if !state.yields.is_empty() {
+            self.resume_yielded(queue, place);
+        }
+    }
+
+    /// Takes an available or held entry out of everything that would give it to somebody.
+    pub(crate) fn withdraw(&mut self, entry: EntryRef) {
+        let queue = self.store.queue(entry);
+        let (state, group) = (self.store.entry(entry).state(), self.store.entry(entry).group);
+        match state {
+            State::Held => self.queues[queue].entries.held -= 1,
+            State::Available if group == NONE => self.unexpose(queue, entry),
+            State::Available => self.leave_group(queue, group, entry),
+            State::Acquired | State::Vacant => unreachable!("only what nobody holds is withdrawn"),
+        }
+    }
+
+    /// Removes an entry that is in no list any more.
+    pub(crate) fn remove_entry(&mut self, entry: EntryRef) -> M {
+        let place = self.store.place(entry);
+        let index = self.store.queue(entry);
+        self.clear_timer(entry);
+        if self.store.entry(entry).refused() {
+            self.forget_refusals(index, place);
+        }
+        let group = self.store.entry(entry).group;
+        let queue = &mut self.queues[index];
+        let message = self.store.remove(queue.entries.tree_mut(place), entry);
+        queue.entries.messages -= 1;
+        queue.entries.bytes -= message.size() as u64;
+        if group != NONE {
+            queue.groups.groups[group].entries -= 1;
+            self.refresh_group(index, group, Cause::GroupFreed);
+        }
+        message
+    }
+
+    /// Removes an entry that is in no list any more and was not consumed: as a dead letter where the queue wants that.
+    pub(crate) fn bury(&mut self, entry: EntryRef, reason: DeadLetterReason) {
+        let queue = self.store.queue(entry);
+        let counters = &mut self.queues[queue].counters;
+        match reason {
+            DeadLetterReason::Rejected => counters.rejected += 1,
+            DeadLetterReason::Expired => counters.expired += 1,
+            DeadLetterReason::DeliveriesMax => counters.exhausted += 1,
+            DeadLetterReason::Overflow => counters.dropped += 1,
+        }
+        let stored = self.store.entry(entry);
+        let (delivery_count, acquired_count) = (stored.delivery_count(), stored.acquired_count());
+        let message = self.remove_entry(entry);
+        if self.queues[queue].properties.dead_letter {
+            let queue = self.queue_id(queue);
+            self.dead_letters.push_back(DeadLetter {
+                queue,
+                message,
+                reason,
+                delivery_count,
+                acquired_count,
+            });
+        } else {
+            self.retired.push(message);
+        }
+    }
+
+    /// The classes among these that an entry is for.
+    pub(crate) fn match_classes(&self, matching: &Matching, entry: EntryRef, matched: &mut Vec<u32>) {
+        matched.clear();
+        if matching.count == 0 {
+            return;
+        }
+        matched.extend_from_slice(&matching.unfiltered);
+        if let Some(reader) = Reader::new(&self.store, entry) {
+            matching.index.candidates(&reader, |class| matched.push(class));
+        }
+        matched.retain(|class| self.matches(*class, entry));
+    }
+
+    /// Whether an entry is for a class.
+    pub(crate) fn matches(&self, class: u32, entry: EntryRef) -> bool {
+        let class = &self.classes[class];
+        if class.no_local.is_some_and(|origin| origin == self.store.entry(entry).origin()) {
+            return false;
+        }
+        match (&class.filter, Reader::new(&self.store, entry)) {
+            (None, _) => true,
+            (Some(filter), Some(reader)) => filter.matches(&reader),
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Notes an entry that matches and is takeable with a filtered class. False: the class will find it by scanning.
+    pub(crate) fn offer(&mut self, class: u32, place: Place) -> bool {
+        let state = &mut self.classes[class];
+        let queue = &self.queues[state.queue];
+        let (front, store) = (queue.scans.front, &self.store);
+        let is_gone = |place| queue.entries.find(store, place).is_none_or(|entry| !store.is_takeable(entry));
+        match state.offer(place, front, self.limits.candidates_max, is_gone) {
+            Offer::Kept => true,
+            Offer::Beyond => false,
+            Offer::Full { kept, scanned_to } => {
+                self.set_scan(class, ScanState::Resting(scanned_to));
+                kept
+            }
+        }
+    }
+
+    fn make_room(&mut self, queue: u32, size: u64) -> Result<(), EnqueueRefusal> {
+        if self.store.count() >= u64::from(self.limits.entries_max) {
+            return Err(EnqueueRefusal::ShardFull);
+        }
+        let properties = self.queues[queue].properties;
+        if properties.messages_max.is_none() && properties.bytes_max.is_none() {
+            return Ok(());
+        }
+        let mut steps = DROP_STEPS_MAX;
+        loop {
+            let entries = &self.queues[queue].entries;
+            let refusal = if properties.messages_max.is_some_and(|max| entries.messages >= max) {
+                EnqueueRefusal::MessagesFull
+            } else if properties.bytes_max.is_some_and(|max| entries.bytes + size > max) {
+                EnqueueRefusal::BytesFull
+            } else {
+                return Ok(());
+            };
+            match properties.overflow {
+                Overflow::Reject => return Err(refusal),
+                Overflow::DropOldest if !self.drop_oldest(queue, &mut steps) => return Ok(()),
+                Overflow::DropOldest => {}
+            }
+        }
+    }
+
+    /// Drops the oldest entry that nobody holds, of the lowest priority that has one.
+    fn drop_oldest(&mut self, queue: u32, steps: &mut usize) -> bool {
+        for level in (0..self.queues[queue].entries.trees.len()).rev() {
+            while *steps > 0 {
+                *steps -= 1;
+                let state = &mut self.queues[queue];
+                let from = state.drop_marks[level];
+                let Some(entry) = self.store.first_live(&state.entries.trees[level], from) else {
+                    break;
+                };
+                state.drop_marks[level] = self.store.place(entry).sequence() + 1;
+                if self.store.entry(entry).state() != State::Acquired {
+                    self.withdraw(entry);
+                    self.bury(entry, DeadLetterReason::Overflow);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,364 @@
+//! What does a consumer get when it asks?
+//!
+//! The lowest place among: the first entries of the groups it owns, what its class has parked and it has not refused, and its class's
+//! next. An entry whose time is over is removed on the way. If a ready consumer of higher priority has the entry next, this one
+//! gives way. All in bounded steps.
+
+use crate::class::ScanState;
+use crate::counters::{Cause, ConsumerList};
+use crate::engine::{Engine, Message};
+use crate::entry::{EntryRef, State};
+use crate::ids::{Acquisition, ConsumerId, Place};
+use crate::properties::{DeadLetterReason, Delivery, Pull};
+use crate::slots::NONE;
+
+/// What a consumer can take next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Entry {
+        entry: EntryRef,
+        /// First in a group that the consumer owns: nobody else can take it.
+        owned: bool,
+    },
+    Nothing,
+    /// Nothing that is known yet.
+    Scanning,
+    /// The steps are used up.
+    Busy,
+}
+
+enum Pulled {
+    Taken(EntryRef),
+    Nothing,
+    Scanning,
+}
+
+impl<M: Message> Engine<M> {
+    /// Takes one message for a consumer.
+    pub fn deliver_single_message(&mut self, now: u64, consumer: ConsumerId) -> Pull<'_, M> {
+        let Some(index) = self.resolve_consumer(consumer) else {
+            return Pull::Nothing;
+        };
+        let (pulled, browsed) = match self.consumers[index].list {
+            ConsumerList::NotInterested(_) => return Pull::Nothing,
+            ConsumerList::NonAcquiring { .. } => (self.browse(now, index), true),
+            ConsumerList::Interested => {
+                self.transition(index, ConsumerList::Notified, Cause::Requested);
+                (self.pull(now, index), false)
+            }
+            ConsumerList::Notified => (self.pull(now, index), false),
+        };
+        match pulled {
+            Pulled::Taken(entry) => self.delivery(index, entry, browsed),
+            Pulled::Nothing => Pull::Nothing,
+            Pulled::Scanning => Pull::Scanning,
+        }
+    }
+
+    fn delivery(&self, index: u32, entry: EntryRef, browsed: bool) -> Pull<'_, M> {
+        let stored = self.store.entry(entry);
+        let Some(message) = &stored.message else {
+            unreachable!("an entry that is not vacant has its message");
+        };
+        let acquired_count = stored.acquired_count() - u32::from(!browsed);
+        Pull::Delivered(Delivery {
+            queue: self.queue_id(self.consumers[index].queue),
+            owner: self.consumers[index].owner,
+            place: self.store.place(entry),
+            acquisition: Acquisition(if browsed { 0 } else { stored.acquisition }),
+            message,
+            delivery_count: stored.delivery_count(),
+            acquired_count,
+            first_acquirer: acquired_count == 0,
+            expires_at: stored.expires_at(),
+        })
+    }
+
+    fn pull(&mut self, now: u64, index: u32) -> Pulled {
+        let mut steps = self.limits.pull_steps_max;
+        loop {
+            match self.next_for(index, &mut steps) {
+                Next::Entry { entry, .. } if self.store.entry(entry).is_expired(now) => {
+                    self.withdraw(entry);
+                    self.bury(entry, DeadLetterReason::Expired);
+                    steps = steps.saturating_sub(1);
+                }
+                Next::Entry { entry, owned } => {
+                    if !owned && let Some(higher) = self.outranked(index, entry) {
+                        self.consumers[index].pull_requested = false;
+                        self.give_way(index, entry, higher);
+                        return Pulled::Nothing;
+                    }
+                    self.acquire(now, index, entry);
+                    self.after_delivered(index);
+                    return Pulled::Taken(entry);
+                }
+                Next::Nothing => {
+                    self.counters.empty_pulls += 1;
+                    self.consumers[index].pull_requested = false;
+                    self.transition(index, ConsumerList::Interested, Cause::FoundNothing);
+                    return Pulled::Nothing;
+                }
+                Next::Scanning => {
+                    if self.consumers[index].pull_requested {
+                        self.scan_slice(self.consumers[index].queue);
+                        self.ring.move_to_back(&mut self.consumers, index);
+                    } else {
+                        self.transition(index, ConsumerList::Interested, Cause::FoundNothing);
+                    }
+                    return Pulled::Scanning;
+                }
+                Next::Busy => {
+                    self.ring.move_to_back(&mut self.consumers, index);
+                    return Pulled::Scanning;
+                }
+            }
+        }
+    }
+
+    /// What a consumer can take next; on the way, entries that it has refused are parked.
+    fn next_for(&mut self, index: u32, steps: &mut usize) -> Next {
+        let class = self.consumers[index].class;
+        let cursor = match self.classes[class].is_plain() {
+            true => self.next_plain(index, class, steps),
+            false => self.next_candidate(index, class, steps),
+        };
+        let consumer = &self.consumers[index];
+        if consumer.owned_heads.is_empty() && self.classes[class].parked.is_empty() || cursor == Next::Busy {
+            return cursor;
+        }
+        let queue = consumer.queue;
+        let owned = consumer.owned_heads.first().map(|(place, _)| *place);
+        let parked = self.first_parked(index, class);
+        let place = match cursor {
+            Next::Entry { entry, .. } => Some(self.store.place(entry)),
+            Next::Nothing | Next::Scanning | Next::Busy => None,
+        };
+        let first = [owned, parked, place].into_iter().flatten().min();
+        match first.and_then(|first| self.find(queue, first)) {
+            Some(entry) => Next::Entry { entry, owned: first == owned },
+            None => cursor,
+        }
+    }
+
+    fn next_plain(&mut self, index: u32, class: u32, steps: &mut usize) -> Next {
+        let state = &mut self.classes[class];
+        let queue = &mut self.queues[state.queue];
+        loop {
+            let Some(entry) = queue.entries.first_takeable(&self.store, state.mark) else {
+                return Next::Nothing;
+            };
+            if !self.store.entry(entry).refused() {
+                return Next::Entry { entry, owned: false };
+            }
+            let place = self.store.place(entry);
+            if !state.parked.contains(&place) {
+                if !self.consumers[index].refused.contains(&place) {
+                    return Next::Entry { entry, owned: false };
+                }
+                park(state, class, queue, place);
+            }
+            if *steps == 0 {
+                return Next::Busy;
+            }
+            *steps -= 1;
+            state.mark = place.next();
+        }
+    }
+
+    fn next_candidate(&mut self, index: u32, class: u32, steps: &mut usize) -> Next {
+        let queue = self.classes[class].queue;
+        while let Some(place) = self.first_candidate(class) {
+            let refused = self.consumers[index].refused.contains(&place);
+            if !refused {
+                let Some(entry) = self.find(queue, place) else {
+                    unreachable!("the first candidate was just looked at");
+                };
+                return Next::Entry { entry, owned: false };
+            }
+            let state = &mut self.classes[class];
+            state.candidates.pop_front();
+            park(state, class, &mut self.queues[queue], place);
+            if *steps == 0 {
+                return Next::Busy;
+            }
+            *steps -= 1;
+        }
+        if self.classes[class].is_scanning() { Next::Scanning } else { Next::Nothing }
+    }
+
+    /// A filtered class's first candidate that is still there; the others are dropped. Scans on when candidates run low.
+    pub(crate) fn first_candidate(&mut self, class: u32) -> Option<Place> {
+        let queue = self.classes[class].queue;
+        let first = loop {
+            let Some(place) = self.classes[class].candidates.front().copied() else {
+                break None;
+            };
+            // What has been away may have come back with other counts, and filters can ask for these.
+            let matches = self.find_takeable(queue, place).is_some_and(|entry| {
+                self.store.entry(entry).acquired_count() == 0 || self.matches(class, entry)
+            });
+            if matches {
+                break Some(place);
+            }
+            self.classes[class].candidates.pop_front();
+        };
+        if matches!(self.classes[class].scan, ScanState::Resting(_)) {
+            self.resume_scan(class);
+        }
+        first
+    }
+
+    /// Whether there is an entry for some consumer of a class, as far as it is known.
+    pub(crate) fn has_work(&mut self, class: u32) -> bool {
+        let state = &self.classes[class];
+        if state.is_plain() {
+            return state.work(self.queues[state.queue].entries.takeable) > 0;
+        }
+        self.first_candidate(class).is_some()
+    }
+
+    /// The first entry that the class has parked and the consumer may take.
+    fn first_parked(&mut self, index: u32, class: u32) -> Option<Place> {
+        let (state, consumer) = (&self.classes[class], &mut self.consumers[index]);
+        let (count, from) = consumer.parked_seen;
+        let from = if count == state.parked_count { from } else { Place::FIRST };
+        let first = state.parked.range(from..).find(|place| !consumer.refused.contains(place)).copied();
+        consumer.parked_seen = (state.parked_count, first.unwrap_or(Place::END));
+        first
+    }
+
+    /// A class with a ready consumer of higher priority that has this entry next.
+    fn outranked(&self, index: u32, entry: EntryRef) -> Option<u32> {
+        let consumer = &self.consumers[index];
+        let queue = &self.queues[consumer.queue];
+        if queue.ready_priority() <= Some(consumer.priority) {
+            return None;
+        }
+        let mut classes = Vec::new();
+        self.match_acquiring(entry, &mut classes);
+        let place = self.store.place(entry);
+        classes.into_iter().find(|class| {
+            let next = *class == consumer.class || self.comes_next(*class, place);
+            next && self.ready_above(*class, consumer.priority, entry)
+        })
+    }
+
+    /// Whether a class has nothing before this entry, which is for it.
+    fn comes_next(&self, class: u32, place: Place) -> bool {
+        let state = &self.classes[class];
+        let queue = &self.queues[state.queue];
+        if !state.is_plain() {
+            let first =
+                state.candidates.iter().find(|place| self.find_takeable(state.queue, **place).is_some());
+            return place < state.scanned_to(queue.scans.front) && first.is_none_or(|first| *first >= place);
+        }
+        let mut from = state.mark;
+        while let Some(entry) = queue.entries.first_takeable(&self.store, from) {
+            let first = self.store.place(entry);
+            if first >= place {
+                return true;
+            }
+            if !state.parked.contains(&first) {
+                return false;
+            }
+            from = first.next();
+        }
+        true
+    }
+
+    /// Whether a class has a ready consumer above this priority that has not refused the entry.
+    fn ready_above(&self, class: u32, priority: i32, entry: EntryRef) -> bool {
+        let state = &self.classes[class];
+        let above = state.bands.iter().filter(|band| band.priority > priority);
+        let ready: u32 = above.map(|band| band.interested.count() + band.notified).sum();
+        if ready == 0 || !self.store.entry(entry).refused() {
+            return ready > 0;
+        }
+        let refusal = &self.queues[state.queue].refusals[&self.store.place(entry)];
+        let refusing = refusal.consumers.iter().filter(|index| {
+            let consumer = &self.consumers[**index];
+            consumer.class == class && consumer.priority > priority && consumer.is_ready()
+        });
+        ready as usize > refusing.count()
+    }
+
+    fn acquire(&mut self, now: u64, index: u32, entry: EntryRef) {
+        let (queue, class) = (self.consumers[index].queue, self.consumers[index].class);
+        let group = self.store.entry(entry).group;
+        if group == NONE {
+            self.unexpose(queue, entry);
+        } else {
+            self.claim(index, group, entry);
+        }
+        self.clear_timer(entry);
+        let stored = self.store.entry_mut(entry);
+        stored.set_state(State::Acquired);
+        stored.count_acquisition();
+        stored.holder = index;
+        stored.acquisition = self.next_acquisition;
+        self.next_acquisition = self.next_acquisition.wrapping_add(1).max(1);
+        self.consumers[index].holding.push_back(&mut self.store, entry.0);
+        self.queues[queue].entries.acquired += 1;
+        if !self.classes[class].candidates.is_empty() {
+            let place = self.store.place(entry);
+            self.classes[class].candidates.pop_front_if(|first| *first == place);
+        }
+        if let Some(deadline) = self.queues[queue].properties.ack_deadline_us {
+            self.set_timer(now, entry, now.saturating_add(deadline));
+        }
+    }
+
+    fn after_delivered(&mut self, index: u32) {
+        let consumer = &mut self.consumers[index];
+        consumer.delivered_count += 1;
+        consumer.armed = false;
+        consumer.pull_requested = false;
+        let class = consumer.class;
+        self.review(index);
+        if self.consumers[index].list == ConsumerList::Notified {
+            self.ring.move_to_back(&mut self.consumers, index);
+            if self.classes[class].interested > 0 {
+                self.wake_more(class, Cause::MoreWork);
+            }
+        }
+    }
+
+    /// Finds the next entry for a browser and moves it past.
+    fn browse(&mut self, now: u64, index: u32) -> Pulled {
+        match self.next_to_browse(now, index) {
+            Next::Entry { entry, .. } => {
+                self.consumers[index].delivered_count += 1;
+                self.consumers[index].pull_requested = false;
+                if self.consumers[index].list == (ConsumerList::NonAcquiring { caught_up: true }) {
+                    let reading = ConsumerList::NonAcquiring { caught_up: false };
+                    self.transition(index, reading, Cause::Requested);
+                }
+                self.ring.move_to_back(&mut self.consumers, index);
+                Pulled::Taken(entry)
+            }
+            Next::Nothing => {
+                self.counters.empty_pulls += 1;
+                self.consumers[index].pull_requested = false;
+                let caught_up = ConsumerList::NonAcquiring { caught_up: true };
+                self.transition(index, caught_up, Cause::FoundNothing);
+                Pulled::Nothing
+            }
+            Next::Scanning | Next::Busy => {
+                let reading = ConsumerList::NonAcquiring { caught_up: false };
+                self.transition(index, reading, Cause::Requested);
+                self.ring.move_to_back(&mut self.consumers, index);
+                Pulled::Scanning
+            }
+        }
+    }
+}
+
+/// Puts an entry that a consumer refused aside for the class's other consumers.
+fn park(state: &mut crate::class::Class, class: u32, queue: &mut crate::queue::Queue, place: Place) {
+    state.parked.insert(place);
+    state.parked_count += 1;
+    if let Some(refusal) = queue.refusals.get_mut(&place) {
+        refusal.classes.push(class);
+    }
+}

@@ -1,0 +1,200 @@
+//! How does a delivery end?
+//!
+//! A settlement names place and acquisition. If the entry is not held by that consumer under that acquisition any more, it is late:
+//! counted, and without effect. An entry that comes back goes to its place; an expiry that came meanwhile is judged then.
+
+use crate::consumer::Role;
+use crate::counters::{Cause, ConsumerList};
+use crate::engine::{Engine, Message};
+use crate::entry::{EntryRef, State};
+use crate::ids::{Acquisition, ConsumerId, Place};
+use crate::properties::{AcquireMode, DeadLetterReason, Outcome, Overflow, PauseReason, Settled};
+use crate::slots::NONE;
+
+impl<M: Message> Engine<M> {
+    /// Ends a delivery.
+    pub fn settle(
+        &mut self,
+        now: u64,
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+        outcome: Outcome,
+    ) -> Settled {
+        let Some((index, entry)) = self.find_held(consumer, place, acquisition) else {
+            return self.settled_late(consumer);
+        };
+        self.release_hold(index, entry);
+        match outcome {
+            Outcome::Accepted => {
+                let queue = self.store.queue(entry);
+                self.queues[queue].counters.accepted += 1;
+                let message = self.remove_entry(entry);
+                self.retired.push(message);
+            }
+            Outcome::Rejected => self.bury(entry, DeadLetterReason::Rejected),
+            Outcome::Released => self.give_back(now, entry),
+            Outcome::Modified { delivery_failed, undeliverable_here } => {
+                if undeliverable_here {
+                    self.refuse(index, entry);
+                }
+                if delivery_failed {
+                    self.store.entry_mut(entry).count_failure();
+                    self.give_back_failed(now, entry);
+                } else {
+                    self.give_back(now, entry);
+                }
+            }
+        }
+        self.after_settled(index);
+        Settled::Done
+    }
+
+    /// The message of a delivery that has not ended.
+    pub fn message(&self, consumer: ConsumerId, place: Place, acquisition: Acquisition) -> Option<&M> {
+        let (_, entry) = self.find_held(consumer, place, acquisition)?;
+        self.store.entry(entry).message.as_ref()
+    }
+
+    /// The message of a delivery that has not ended, to be changed (AMQP 1.0 §3.4.5, message-annotations). Its size must not
+    /// change, nor its group.
+    pub fn message_mut(
+        &mut self,
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+    ) -> Option<&mut M> {
+        let (_, entry) = self.find_held(consumer, place, acquisition)?;
+        self.store.entry_mut(entry).message.as_mut()
+    }
+
+    /// Ends a consumer's hold on an entry. What becomes of the entry comes next.
+    pub(crate) fn release_hold(&mut self, index: u32, entry: EntryRef) {
+        self.consumers[index].holding.remove(&mut self.store, entry.0);
+        self.clear_timer(entry);
+        let stored = self.store.entry_mut(entry);
+        (stored.holder, stored.acquisition) = (NONE, 0);
+        let group = stored.group;
+        let queue = &mut self.queues[self.store.queue(entry)];
+        queue.entries.acquired -= 1;
+        if group != NONE {
+            queue.groups.groups[group].unsettled -= 1;
+        }
+    }
+
+    /// Puts an entry back into its place, unless its time is over.
+    pub(crate) fn give_back(&mut self, now: u64, entry: EntryRef) {
+        let index = self.store.queue(entry);
+        let place = self.store.place(entry);
+        let queue = &mut self.queues[index];
+        queue.counters.returned += 1;
+        if queue.properties.overflow == Overflow::DropOldest {
+            let mark = &mut queue.drop_marks[place.level()];
+            *mark = (*mark).min(place.sequence());
+        }
+        let stored = self.store.entry_mut(entry);
+        stored.set_state(State::Available);
+        if stored.is_expired(now) {
+            self.bury(entry, DeadLetterReason::Expired);
+            return;
+        }
+        if let Some(time) = stored.expires_at() {
+            self.set_timer(now, entry, time);
+        }
+        self.become_available(entry, true, Cause::Returned);
+    }
+
+    /// The same for one whose delivery failed: it may have failed too often, or has to wait.
+    pub(crate) fn give_back_failed(&mut self, now: u64, entry: EntryRef) {
+        let index = self.store.queue(entry);
+        let properties = self.queues[index].properties;
+        let count = self.store.entry(entry).delivery_count();
+        if properties.deliveries_max.is_some_and(|max| count >= max) {
+            self.bury(entry, DeadLetterReason::DeliveriesMax);
+            return;
+        }
+        let Some(delay) = properties.redelivery_delay_us.filter(|delay| *delay > 0) else {
+            return self.give_back(now, entry);
+        };
+        let queue = &mut self.queues[index];
+        queue.counters.returned += 1;
+        queue.entries.held += 1;
+        let stored = self.store.entry_mut(entry);
+        stored.set_state(State::Held);
+        let group = stored.group;
+        self.set_timer(now, entry, now.saturating_add(delay));
+        if group != NONE {
+            self.refresh_group(index, group, Cause::GroupFreed);
+        }
+    }
+
+    /// What a settled delivery lets its consumer do: go on, or make place for another.
+    pub(crate) fn after_settled(&mut self, index: u32) {
+        let consumer = &self.consumers[index];
+        match consumer.list {
+            ConsumerList::NotInterested(PauseReason::Prefetch) => self.review(index),
+            ConsumerList::NotInterested(PauseReason::Standby)
+                if consumer.role != Role::Standby && consumer.unsettled_count() == 0 =>
+            {
+                self.step_down(index);
+            }
+            ConsumerList::NotInterested(_) | ConsumerList::NonAcquiring { .. } => {}
+            ConsumerList::Interested | ConsumerList::Notified => {
+                if consumer.refused.len() >= self.limits.refused_max {
+                    self.review(index);
+                }
+            }
+        }
+    }
+
+    /// Never to this consumer again.
+    fn refuse(&mut self, index: u32, entry: EntryRef) {
+        let place = self.store.place(entry);
+        self.store.entry_mut(entry).set_refused(true);
+        self.consumers[index].refused.insert(place);
+        let queue = self.store.queue(entry);
+        self.queues[queue].refusals.entry(place).or_default().consumers.push(index);
+    }
+
+    /// An entry that was refused leaves the queue.
+    pub(crate) fn forget_refusals(&mut self, queue: u32, place: Place) {
+        let Some(refusal) = self.queues[queue].refusals.remove(&place) else {
+            return;
+        };
+        assert!(refusal.classes.is_empty(), "only what is takeable is parked");
+        for index in refusal.consumers {
+            let consumer = &mut self.consumers[index];
+            consumer.refused.remove(&place);
+            if consumer.list == ConsumerList::NotInterested(PauseReason::Refusals) {
+                self.review(index);
+            }
+        }
+    }
+
+    /// The entry, if it is held under this acquisition.
+    fn find_held(
+        &self,
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+    ) -> Option<(u32, EntryRef)> {
+        let index = self.resolve_consumer(consumer)?;
+        let entry = self.find(self.consumers[index].queue, place)?;
+        let stored = self.store.entry(entry);
+        let held = stored.state() == State::Acquired
+            && stored.holder == index
+            && stored.acquisition == acquisition.0;
+        held.then_some((index, entry))
+    }
+
+    fn settled_late(&mut self, consumer: ConsumerId) -> Settled {
+        let browses = self
+            .resolve_consumer(consumer)
+            .is_some_and(|index| self.classes[self.consumers[index].class].mode == AcquireMode::Browse);
+        if browses {
+            return Settled::Done;
+        }
+        self.counters.late_settlements += 1;
+        Settled::Late
+    }
+}
