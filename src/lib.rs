@@ -4,6 +4,8 @@
 //! the small client behind `corelane send`, `receive` and `browse`.
 
 pub mod authenticate;
+pub mod boot;
+pub mod cli;
 pub mod client;
 pub mod config;
 pub mod control;

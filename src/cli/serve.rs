@@ -1,7 +1,9 @@
 //! `corelane serve`: the flags and variables as a layer of settings, and the start of the broker.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -11,7 +13,9 @@ use super::{DONE, FAILED};
 use crate::authenticate::{Authenticator, UsersSource};
 use crate::boot;
 use crate::config::setting::{self, Setting};
-use crate::config::{IdlePolicy, Layer, LogSettings, ServeSettings, parse_address, parse_cores, parse_log};
+use crate::config::{
+    IdlePolicy, Layer, Listener, LogSettings, ServeSettings, parse_address, parse_cores, parse_log,
+};
 use crate::control::{Signals, Stop};
 use crate::users::fill_random;
 
@@ -195,15 +199,38 @@ pub(super) fn run(arguments: ServeArguments) -> anyhow::Result<u8> {
 
 fn authenticator(settings: &ServeSettings) -> anyhow::Result<Authenticator> {
     let source = settings.access.users.as_deref().map(UsersSource::open).transpose()?;
+    if let Some(file) = &settings.access.users {
+        warn_about_users(settings, file);
+    }
     let mut secret = [0; 32];
     fill_random(&mut secret).context("the kernel gives no random bytes")?;
     Ok(Authenticator::new(settings.access.allow_anonymous, source, secret))
 }
 
+/// What is allowed, but gives passwords away.
+fn warn_about_users(settings: &ServeSettings, file: &Path) {
+    let mode = std::fs::metadata(file).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o077 != 0 {
+        let file = file.display();
+        tracing::warn!("others on this machine can read {file} and guess at passwords: `chmod 600 {file}`");
+    }
+    let is_loopback = |listener: &Listener| listener.address.ip().to_canonical().is_loopback();
+    if !settings.listeners.iter().all(is_loopback) {
+        tracing::warn!(
+            "clients that log in with PLAIN send their passwords over the network unencrypted; those that can use \
+             SCRAM-SHA-256 do not"
+        );
+    }
+}
+
 fn start_log(settings: &LogSettings) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.filter)
         .with_context(|| format!("{:?} is not a filter for the log", settings.filter))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
     if settings.json {
         log.json().init()
     } else {
