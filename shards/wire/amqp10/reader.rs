@@ -71,18 +71,27 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn skip_value(&mut self) -> Result<&'a [u8], DecodeError> {
         let start = self.rest;
-        // A constructor of 0 means: a descriptor (a value), then another constructor (§1.2).
-        let mut pending = 1_usize;
+        match self.byte()? {
+            0 => self.skip_described()?,
+            code => self.pass_data(code)?,
+        }
+        Ok(&start[..start.len() - self.rest.len()])
+    }
+
+    /// Passes a described value behind its leading 0: a descriptor, which is a value, then another constructor (§1.2).
+    #[cold]
+    fn skip_described(&mut self) -> Result<(), DecodeError> {
+        let mut pending = 2_usize;
         while pending > 0 {
             match self.byte()? {
                 0 => pending += 1,
                 code => {
-                    self.skip_data(code)?;
+                    self.pass_data(code)?;
                     pending -= 1;
                 }
             }
         }
-        Ok(&start[..start.len() - self.rest.len()])
+        Ok(())
     }
 
     /// Passes a constructor, which ends with the code of a primitive type, and returns its bytes.
@@ -94,17 +103,23 @@ impl<'a> Reader<'a> {
         Ok(&start[..start.len() - self.rest.len()])
     }
 
-    /// Passes the data of a value whose constructor ends with `code`.
+    /// Passes the data of a value whose constructor ends with `code`, and returns it.
     #[inline]
     pub(super) fn skip_data(&mut self, code: u8) -> Result<&'a [u8], DecodeError> {
         let start = self.rest;
+        self.pass_data(code)?;
+        Ok(&start[..start.len() - self.rest.len()])
+    }
+
+    #[inline]
+    fn pass_data(&mut self, code: u8) -> Result<(), DecodeError> {
         match Layout::of(code) {
             Layout::Fixed(size) => self.take(usize::from(size))?,
             Layout::Sized => self.sized(false)?,
             Layout::SizedWide => self.sized(true)?,
             Layout::Unknown => return Err(DecodeError::UnknownConstructor { code }),
         };
-        Ok(&start[..start.len() - self.rest.len()])
+        Ok(())
     }
 }
 

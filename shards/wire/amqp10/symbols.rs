@@ -1,7 +1,8 @@
 //! Which symbols does a field of `multiple` values hold?
 //!
-//! The specification has one value or an array (§1.4); peers also send lists. All are walked alike. Symbols from the
-//! wire were checked when they were decoded, so walking cannot fail.
+//! The specification has one symbol or an array of them (§1.4). Peers also send lists, and strings instead of symbols
+//! (what a Python list of `str` becomes): all are walked alike, if they are ASCII. Symbols from the wire were checked
+//! when they were decoded, so walking cannot fail.
 
 use super::composite::Field;
 use super::error::DecodeError;
@@ -54,12 +55,16 @@ impl<'a> Field<'a> for Symbols<'a> {
         let wrong = DecodeError::WrongType { field, code };
         let form = match Value::read(reader)? {
             Value::Symbol(symbol) => Form::One(symbol),
+            Value::String(text) if text.is_ascii() => Form::One(text),
+            Value::String(_) => return Err(DecodeError::InvalidSymbol),
             Value::List(list) => Form::List(list),
             Value::Array(array) => Form::Array(array),
             _ => return Err(wrong),
         };
         let check = |value| match value {
             Ok(Value::Symbol(_)) => Ok(()),
+            Ok(Value::String(text)) if text.is_ascii() => Ok(()),
+            Ok(Value::String(_)) => Err(DecodeError::InvalidSymbol),
             Ok(_) => Err(wrong),
             Err(error) => Err(error),
         };
@@ -117,7 +122,7 @@ impl<'a> Iterator for SymbolsIter<'a> {
             IterForm::List(list) => list.next(),
             IterForm::Array(array) => array.next(),
         };
-        // The field's decoder saw that all are symbols.
+        // The field's decoder saw that all are symbols, or strings that stand for some.
         value?.ok()?.as_str()
     }
 }

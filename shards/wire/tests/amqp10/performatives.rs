@@ -417,11 +417,16 @@ fn multiple_fields_take_array_list_or_single_value() {
     check("e0 02 00 a3", &[]);
     check("45", &[]);
     check("c0 07 02 a3 01 'a' a3 01 'b'", &["a", "b"]);
+    // What python-proton made of a list of plain strings.
+    check("c0 07 02 a1 01 'a' a1 01 'b'", &["a", "b"]);
+    check("a1 01 'a'", &["a"]);
     for (wrong, error) in [
-        ("a1 01 'a'", DecodeError::WrongType { field: "open.offered-capabilities", code: 0xa1 }),
-        ("c0 04 01 a1 01 'a'", DecodeError::WrongType { field: "open.offered-capabilities", code: 0xc0 }),
-        ("e0 04 01 a1 01 'a'", DecodeError::WrongType { field: "open.offered-capabilities", code: 0xe0 }),
+        ("a0 01 'a'", DecodeError::WrongType { field: "open.offered-capabilities", code: 0xa0 }),
+        ("c0 04 01 a0 01 'a'", DecodeError::WrongType { field: "open.offered-capabilities", code: 0xc0 }),
+        ("e0 04 01 a0 01 'a'", DecodeError::WrongType { field: "open.offered-capabilities", code: 0xe0 }),
         ("c0 04 01 a3 01 ff", DecodeError::InvalidSymbol),
+        ("c0 05 01 a1 02 c3 bc", DecodeError::InvalidSymbol),
+        ("a1 02 c3 bc", DecodeError::InvalidSymbol),
     ] {
         assert_eq!(Performative::decode(&open(wrong)), Err(error), "{wrong}");
     }
