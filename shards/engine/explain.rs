@@ -32,6 +32,11 @@ impl<M: Message> Engine<M> {
         consumers.map(|index| self.consumer_id(index))
     }
 
+    /// What a consumer was attached with as its owner.
+    pub fn owner(&self, consumer: ConsumerId) -> Option<u64> {
+        Some(self.consumers[self.resolve_consumer(consumer)?].owner)
+    }
+
     /// Where a consumer stands and why.
     pub fn explain(&self, consumer: ConsumerId) -> Option<ConsumerView> {
         let consumer = &self.consumers[self.resolve_consumer(consumer)?];
