@@ -310,7 +310,7 @@ impl std::fmt::Debug for Sample {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn agrees_with_evaluating_every_filter(

@@ -373,7 +373,7 @@ fn messages() -> impl Strategy<Value = Message> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
     fn agrees_with_the_model(condition in conditions(), messages in prop::collection::vec(messages(), 1..8)) {

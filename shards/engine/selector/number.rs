@@ -184,7 +184,7 @@ fn compare_mixed(exact: i128, approximate: f64) -> Option<Ordering> {
 
 /// The 64-bit integer, signed or unsigned, that the float is, as the bits of a signed one.
 fn integer_of(value: f64) -> Option<i64> {
-    if value.trunc() != value || value >= TWO_POW_64 || value < -TWO_POW_63 {
+    if value.trunc() != value || !(-TWO_POW_63..TWO_POW_64).contains(&value) {
         None
     } else if value >= TWO_POW_63 {
         Some(value as u64 as i64)

@@ -67,7 +67,7 @@ fn values() -> impl Strategy<Value = Value<'static>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
     fn integers_and_floats_compare_by_exact_value(signed in integers(), float in floats()) {

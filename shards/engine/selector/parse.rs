@@ -10,15 +10,18 @@
 //!                   | [NOT] LIKE string [ESCAPE string] | IS [NOT] NULL ]
 //! sum         = product { (+ | -) product }
 //! product     = sign { (* | /) sign }
-//! sign        = (+ | -) sign | primary
-//! primary     = literal | identifier | "(" disjunction ")"
+//! sign        = (+ | -) sign | "(" disjunction ")" | primary
+//! primary     = literal | identifier
 //! ```
+//!
+//! Each rule that recurses keeps its frame small by leaving the rest of its work to a function of its own: a shard's stack must
+//! hold [`NESTING_MAX`] of all of them.
 //!
 //! One token decides at every fork, so the parser never goes back, and an error stands at the first token that fits
 //! nowhere. What no message could satisfy sensibly (`'a' + 1`, `5 AND flag`, `s < 'b'`) is refused here. Beyond JMS, a list
 //! of `IN` may hold numbers and booleans, and conditions in parentheses may be compared for equality.
 
-use winnow::combinator::{cut_err, opt, repeat, separated};
+use winnow::combinator::{cut_err, opt, separated};
 use winnow::error::{ErrMode, ParserError};
 use winnow::stream::{Stateful, Stream, TokenSlice};
 use winnow::token::any;
@@ -83,52 +86,54 @@ fn selector(input: &mut Input<'_, '_>) -> Parsed<Expression> {
 }
 
 fn disjunction(input: &mut Input<'_, '_>) -> Parsed<Node> {
-    let operands: Vec<Node> = separated(1.., cut_err(conjunction), accept(Word::Or)).parse_next(input)?;
-    chain(input, operands, Expression::Or)
+    let first = conjunction(input)?;
+    if peeked(input).kind == Word::Or { chain(input, first, Word::Or, conjunction) } else { Ok(first) }
 }
 
 fn conjunction(input: &mut Input<'_, '_>) -> Parsed<Node> {
-    let operands: Vec<Node> = separated(1.., cut_err(negation), accept(Word::And)).parse_next(input)?;
-    chain(input, operands, Expression::And)
+    let first = negation(input)?;
+    if peeked(input).kind == Word::And { chain(input, first, Word::And, negation) } else { Ok(first) }
 }
 
-/// One operand stays what it is; several are conditions, and chains of the same operator in parentheses are joined in.
-fn chain(
-    input: &mut Input<'_, '_>,
-    mut nodes: Vec<Node>,
-    build: fn(Box<[Expression]>) -> Expression,
+/// Conditions with `AND` or `OR` between them. A chain of the same operator in parentheses is joined in.
+fn chain<'t, 's>(
+    input: &mut Input<'t, 's>,
+    first: Node,
+    operator: Word<'s>,
+    operand: fn(&mut Input<'t, 's>) -> Parsed<Node>,
 ) -> Parsed<Node> {
-    let position = nodes.first().map_or(0, |node| node.position);
-    if nodes.len() == 1
-        && let Some(node) = nodes.pop()
-    {
-        return Ok(node);
-    }
-    let is_or = matches!(build(Box::default()), Expression::Or(_));
-    let mut operands = Vec::with_capacity(nodes.len());
-    for node in nodes {
-        match node.condition()? {
-            Expression::Or(inner) if is_or => operands.extend(inner),
-            Expression::And(inner) if !is_or => operands.extend(inner),
-            operand => operands.push(operand),
+    let position = first.position;
+    let mut next = first.condition()?;
+    let mut operands = Vec::new();
+    loop {
+        match next {
+            Expression::Or(inner) if operator == Word::Or => operands.extend(inner),
+            Expression::And(inner) if operator == Word::And => operands.extend(inner),
+            other => operands.push(other),
         }
+        if opt(accept(operator)).parse_next(input)?.is_none() {
+            break;
+        }
+        next = operand(input)?.condition()?;
     }
-    node(input, position, build(operands.into()))
+    let operands = operands.into();
+    let chain = if operator == Word::Or { Expression::Or(operands) } else { Expression::And(operands) };
+    node(input, position, chain)
 }
 
 fn negation(input: &mut Input<'_, '_>) -> Parsed<Node> {
-    match opt(accept(Word::Not)).parse_next(input)? {
-        None => predicate(input),
-        Some(token) => {
-            let operand = nested(input, negation)?.condition()?;
-            node(input, token.position, Expression::Not(Box::new(operand)))
-        }
-    }
+    if peeked(input).kind == Word::Not { negated(input) } else { predicate(input) }
+}
+
+fn negated(input: &mut Input<'_, '_>) -> Parsed<Node> {
+    let position = peeked(input).position;
+    input.next_token();
+    let operand = nested(input, negation)?.condition()?;
+    node(input, position, Expression::Not(Box::new(operand)))
 }
 
 fn predicate(input: &mut Input<'_, '_>) -> Parsed<Node> {
     let left = sum(input)?;
-    let position = left.position;
     let relation = match peeked(input).kind {
         Word::Equal => Relation::Equal,
         Word::NotEqual => Relation::NotEqual,
@@ -136,14 +141,16 @@ fn predicate(input: &mut Input<'_, '_>) -> Parsed<Node> {
         Word::LessOrEqual => Relation::LessOrEqual,
         Word::Greater => Relation::Greater,
         Word::GreaterOrEqual => Relation::GreaterOrEqual,
-        Word::Not | Word::Between | Word::In | Word::Like | Word::Is => {
-            let expression = membership(input, left)?;
-            return node(input, position, expression);
-        }
+        Word::Not | Word::Between | Word::In | Word::Like | Word::Is => return membership(input, left),
         _ => return Ok(left),
     };
     input.next_token();
+    comparison(input, left, relation)
+}
+
+fn comparison(input: &mut Input<'_, '_>, left: Node, relation: Relation) -> Parsed<Node> {
     let right = sum(input)?;
+    let position = left.position;
     let operands = match relation {
         Relation::Equal | Relation::NotEqual => [left.expression, right.expression],
         // §3.8.1.1: strings and booleans are compared for equality only.
@@ -155,34 +162,41 @@ fn predicate(input: &mut Input<'_, '_>) -> Parsed<Node> {
 }
 
 /// The predicates that are written with words.
-fn membership(input: &mut Input<'_, '_>, left: Node) -> Parsed<Expression> {
+fn membership(input: &mut Input<'_, '_>, left: Node) -> Parsed<Node> {
+    let position = left.position;
     let mut negated = opt(accept(Word::Not)).parse_next(input)?.is_some();
     let token = peeked(input);
-    match token.kind {
-        Word::Between => {
-            input.next_token();
-            let value = left.number()?;
-            let low = sum(input)?.number()?;
-            expect(input, Word::And, "AND between the bounds")?;
-            let high = sum(input)?.number()?;
-            Ok(Expression::Between { negated, operands: Box::new([value, low, high]) })
-        }
+    if token.kind == Word::Between {
+        return between(input, left, negated);
+    }
+    let expression = match token.kind {
         Word::In => {
             input.next_token();
-            Ok(Expression::In { negated, field: left.field()?, list: list(input)? })
+            Expression::In { negated, field: left.field()?, list: list(input)? }
         }
         Word::Like => {
             input.next_token();
-            Ok(Expression::Like { negated, field: left.field()?, pattern: Box::new(pattern(input)?) })
+            Expression::Like { negated, field: left.field()?, pattern: Box::new(pattern(input)?) }
         }
         Word::Is if !negated => {
             input.next_token();
             negated = opt(accept(Word::Not)).parse_next(input)?.is_some();
             expect(input, Word::Null, if negated { "NULL" } else { "NULL or NOT NULL" })?;
-            Ok(Expression::IsNull { negated, field: left.field()? })
+            Expression::IsNull { negated, field: left.field()? }
         }
-        _ => Err(ErrMode::Cut(SelectorError::syntax(token.position, "BETWEEN, IN or LIKE"))),
-    }
+        _ => return Err(ErrMode::Cut(SelectorError::syntax(token.position, "BETWEEN, IN or LIKE"))),
+    };
+    node(input, position, expression)
+}
+
+fn between(input: &mut Input<'_, '_>, left: Node, negated: bool) -> Parsed<Node> {
+    let position = left.position;
+    input.next_token();
+    let value = left.number()?;
+    let low = sum(input)?.number()?;
+    expect(input, Word::And, "AND between the bounds")?;
+    let high = sum(input)?.number()?;
+    node(input, position, Expression::Between { negated, operands: Box::new([value, low, high]) })
 }
 
 fn list(input: &mut Input<'_, '_>) -> Parsed<Box<[Literal]>> {
@@ -226,84 +240,94 @@ fn pattern(input: &mut Input<'_, '_>) -> Parsed<Pattern> {
 }
 
 fn sum(input: &mut Input<'_, '_>) -> Parsed<Node> {
-    arithmetic(input, product, |word| match word {
+    let first = product(input)?;
+    let operator = |word| match word {
         Word::Plus => Some(Arithmetic::Add),
         Word::Minus => Some(Arithmetic::Subtract),
         _ => None,
-    })
+    };
+    if operator(peeked(input).kind).is_none() {
+        Ok(first)
+    } else {
+        arithmetic(input, first, operator, product)
+    }
 }
 
 fn product(input: &mut Input<'_, '_>) -> Parsed<Node> {
-    arithmetic(input, sign, |word| match word {
+    let first = sign(input)?;
+    let operator = |word| match word {
         Word::Star => Some(Arithmetic::Multiply),
         Word::Slash => Some(Arithmetic::Divide),
         _ => None,
-    })
+    };
+    if operator(peeked(input).kind).is_none() { Ok(first) } else { arithmetic(input, first, operator, sign) }
 }
 
 fn arithmetic<'t, 's>(
     input: &mut Input<'t, 's>,
-    operand: fn(&mut Input<'t, 's>) -> Parsed<Node>,
+    first: Node,
     operator: fn(Word<'s>) -> Option<Arithmetic>,
+    operand: fn(&mut Input<'t, 's>) -> Parsed<Node>,
 ) -> Parsed<Node> {
-    let first = operand(input)?;
-    let operator = any.verify_map(|token: &Token<'s>| operator(token.kind));
-    let rest: Vec<(Arithmetic, Node)> = repeat(0.., (operator, cut_err(operand))).parse_next(input)?;
-    if rest.is_empty() {
-        return Ok(first);
-    }
     let position = first.position;
     let first = Box::new(first.number()?);
-    let rest = rest.into_iter().map(|(operator, operand)| Ok((operator, operand.number()?)));
-    let rest = rest.collect::<Parsed<_>>()?;
-    node(input, position, Expression::Arithmetic(first, rest))
+    let mut rest = Vec::new();
+    while let Some(operator) = operator(peeked(input).kind) {
+        input.next_token();
+        rest.push((operator, operand(input)?.number()?));
+    }
+    node(input, position, Expression::Arithmetic(first, rest.into()))
 }
 
 fn sign(input: &mut Input<'_, '_>) -> Parsed<Node> {
-    let Token { kind, position } = peeked(input);
-    let expression = match kind {
-        Word::Minus => {
-            input.next_token();
-            let least = accept(Word::Integer(INTEGER_MAGNITUDE_MAX));
-            match opt(least).parse_next(input)? {
-                Some(_) => Expression::Literal(Literal::Int(i64::MIN)),
-                None => negated(nested(input, sign)?.number()?),
-            }
+    match peeked(input).kind {
+        Word::Minus => minus(input),
+        Word::Plus => plus(input),
+        Word::Open => parentheses(input),
+        _ => primary(input),
+    }
+}
+
+fn minus(input: &mut Input<'_, '_>) -> Parsed<Node> {
+    let position = peeked(input).position;
+    input.next_token();
+    // The magnitude of the least integer is no integer by itself.
+    if opt(accept(Word::Integer(INTEGER_MAGNITUDE_MAX))).parse_next(input)?.is_some() {
+        return node(input, position, Expression::Literal(Literal::Int(i64::MIN)));
+    }
+    let operand = nested(input, sign)?.number()?;
+    let folded = match &operand {
+        Expression::Literal(literal) => literal.negated().map(Expression::Literal),
+        _ => None,
+    };
+    node(input, position, folded.unwrap_or_else(|| Expression::Negate(Box::new(operand))))
+}
+
+fn plus(input: &mut Input<'_, '_>) -> Parsed<Node> {
+    let position = peeked(input).position;
+    input.next_token();
+    let expression = match nested(input, sign)?.number()? {
+        // A sign makes arithmetic of it, which fails on what is not a number.
+        field @ Expression::Field(_) => {
+            let zero = Expression::Literal(Literal::Int(0));
+            Expression::Arithmetic(Box::new(zero), Box::new([(Arithmetic::Add, field)]))
         }
-        Word::Plus => {
-            input.next_token();
-            match nested(input, sign)?.number()? {
-                // A sign makes arithmetic of it, which fails on what is not a number.
-                field @ Expression::Field(_) => {
-                    let zero = Expression::Literal(Literal::Int(0));
-                    Expression::Arithmetic(Box::new(zero), Box::new([(Arithmetic::Add, field)]))
-                }
-                number => number,
-            }
-        }
-        _ => return primary(input),
+        number => number,
     };
     node(input, position, expression)
 }
 
-fn negated(operand: Expression) -> Expression {
-    if let Expression::Literal(literal) = &operand
-        && let Some(literal) = literal.negated()
-    {
-        return Expression::Literal(literal);
-    }
-    Expression::Negate(Box::new(operand))
+fn parentheses(input: &mut Input<'_, '_>) -> Parsed<Node> {
+    let position = peeked(input).position;
+    input.next_token();
+    let inner = nested(input, disjunction)?;
+    expect(input, Word::Close, "an operator or )")?;
+    Ok(Node { position, ..inner })
 }
 
 fn primary(input: &mut Input<'_, '_>) -> Parsed<Node> {
     let Token { kind, position } = peeked(input);
     let expression = match kind {
-        Word::Open => {
-            input.next_token();
-            let inner = nested(input, disjunction)?;
-            expect(input, Word::Close, "an operator or )")?;
-            return Ok(Node { position, ..inner });
-        }
         Word::Identifier(name) => {
             input.next_token();
             Expression::Field(field(input, Field::named(name))?)
