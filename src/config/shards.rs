@@ -2,47 +2,57 @@
 //!
 //! Left out: everything that concerns one shard alone (its number, its core), which `boot` knows.
 
-use corelane_protocol::amqp10;
-use corelane_shard::{Access, DestinationRule as ShardRule, Destinations, Entry, PrefetchRule};
+use std::sync::Arc;
+
+use corelane_protocol::amqp10::{Config, Sasl};
+use corelane_shard::{DestinationRule as ShardRule, Destinations, PrefetchRule, ShardConfig};
 use corelane_wire::amqp10::{MapWriter, Value};
 
 use super::{DestinationRule, PrefetchSetting, ServeSettings};
 use crate::authenticate::AccessRules;
 
+/// Multi-frame messages that one connection may be sending at the same time, if they are as large as they may be.
+const JOINED_MESSAGES: u64 = 4;
+
 impl ServeSettings {
+    /// What one of the shards is told. `boot` tells this run of the process from others.
+    pub fn shard_config(&self, index: usize, shards: usize, boot: u64) -> ShardConfig {
+        let rules = self.destinations.rules.iter().map(shard_rule).collect();
+        ShardConfig {
+            index,
+            shards,
+            boot,
+            loopback: Arc::new(self.connection_config(true)),
+            elsewhere: Arc::new(self.connection_config(false)),
+            destinations: Destinations::new(rules, self.destinations.auto_create),
+        }
+    }
+
     /// Which ways in are open.
     pub fn access_rules(&self) -> AccessRules {
-        AccessRules { has_users: self.access.users.is_some(), allow_anonymous: self.access.allow_anonymous }
+        AccessRules {
+            has_users: self.access.users.is_some(),
+            allow_anonymous: self.access.allow_anonymous,
+        }
     }
 
-    /// Which ways in a shard offers.
-    pub fn shard_access(&self) -> Access {
+    /// What AMQP 1.0 connections are offered and held to, by where they come from.
+    fn connection_config(&self, loopback: bool) -> Config {
         let rules = self.access_rules();
-        let entry = |loopback| Entry {
-            mechanisms: rules.mechanisms(loopback).to_vec(),
-            without_sasl: rules.anonymous(loopback),
-        };
-        Access { loopback: entry(true), elsewhere: entry(false) }
-    }
-
-    /// What AMQP 1.0 connections announce and are held to.
-    pub fn shard_protocol(&self) -> amqp10::Config {
-        amqp10::Config {
+        let mechanisms = rules.mechanisms(loopback).iter().map(|name| Box::from(*name)).collect();
+        let joined = self.limits.message_size_max.saturating_mul(JOINED_MESSAGES);
+        Config {
             container_id: container_id().into(),
             max_frame_size: self.limits.frame_size_max,
             idle_timeout_us: self.limits.idle_timeout_us,
             max_message_size: self.limits.message_size_max,
+            assembly_size_max: usize::try_from(joined).unwrap_or(usize::MAX),
             // Clients that answer requests ask for it: a link without an address, each message with its own.
             offered_capabilities: vec!["ANONYMOUS-RELAY".into()],
             properties: product(),
-            ..amqp10::Config::default()
+            sasl: Sasl::Server { mechanisms, required: !rules.anonymous(loopback) },
+            ..Config::default()
         }
-    }
-
-    /// The properties of destinations.
-    pub fn shard_destinations(&self) -> Destinations {
-        let rules = self.destinations.rules.iter().map(shard_rule).collect();
-        Destinations::new(rules, self.destinations.auto_create)
     }
 }
 
