@@ -192,6 +192,7 @@ impl Connection {
         self.unname(slot);
         self.orphan_sent(slot);
         self.links[slot].state = LinkState::Detached(Detached::Told);
+        self.forget_answered(slot);
         self.reap_link(slot);
         let Detach { closed, error, .. } = *detach;
         Ok((!told).then_some(Event::Detached {

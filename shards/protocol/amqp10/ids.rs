@@ -8,7 +8,8 @@ use std::ops::Deref;
 pub struct SessionId(pub u32);
 
 /// A link of one connection. Used again only after [`Detached`](super::Event::Detached) was returned for it and every
-/// delivery received on it is settled, or its session has ended.
+/// delivery received on it is settled, or its session has ended. A caller that settles late forgets what it holds of a link when its id
+/// is attached again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 

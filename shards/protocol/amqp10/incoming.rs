@@ -265,8 +265,6 @@ impl Connection {
         Ok(None)
     }
 
-    /// For tests.
-    #[cfg(test)]
     pub(super) fn assembly_size(&self) -> usize {
         self.assembly.size
     }

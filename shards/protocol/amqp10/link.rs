@@ -141,6 +141,10 @@ impl Link {
         self.state == LinkState::Attached
     }
 
+    pub(super) fn is_detached(&self) -> bool {
+        matches!(self.state, LinkState::Detached(_))
+    }
+
     /// Its session is over: what was unsettled is nobody's any more.
     pub(super) fn forget_deliveries(&mut self) {
         match &mut self.end {
@@ -214,6 +218,8 @@ impl Receiver {
     }
 
     pub(super) fn grant(&mut self, credit: u32, drain: bool) {
+        // Limits further away could not be compared (RFC 1982 §3.2).
+        let credit = credit.min(i32::MAX as u32);
         self.credit = credit;
         self.drain = drain;
         let limit = self.delivery_count.wrapping_add(credit);

@@ -36,6 +36,7 @@ mod settlement;
 mod tags;
 mod timers;
 mod unsettled;
+mod verify;
 
 #[cfg(test)]
 mod tests;

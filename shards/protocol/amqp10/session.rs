@@ -250,6 +250,7 @@ impl Connection {
         session.arrived = Unsettled::new();
         session.remote_handles = Vec::new();
         session.aborts_due = Vec::new();
+        session.attaching = 0;
         // What was told already goes now, the others when their event is returned.
         let told: Vec<u32> = self.sessions[slot].local_handles.iter().map(|(_, &link)| link).collect();
         for link in told {
@@ -273,6 +274,7 @@ impl Connection {
             LinkState::Detached(Detached::Queued | Detached::Told) => true,
         };
         link.forget_deliveries();
+        link.initiated = false;
         link.remote_handle = None;
         if !told {
             link.state = LinkState::Detached(Detached::Queued);

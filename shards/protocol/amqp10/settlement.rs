@@ -4,7 +4,7 @@
 //! one is recorded until its outcome is told to the caller. Dispositions of ours gather into runs of consecutive numbers
 //! with the same outcome, which become frames when the run breaks or the turn is finished.
 
-use corelane_wire::amqp10::{DeliveryState, Disposition, Modified, Role};
+use corelane_wire::amqp10::{DeliveryState, Disposition, Modified, ReceiverSettleMode, Role};
 
 use super::connection::Connection;
 use super::event::{Disposed, Event};
@@ -98,6 +98,8 @@ impl Connection {
         }
         let settled = match arrived.phase {
             ArrivedPhase::First => true,
+            // The peer's end is gone and will not settle any more.
+            ArrivedPhase::Second if link.is_detached() => true,
             ArrivedPhase::Second => {
                 arrived.phase = ArrivedPhase::SecondAnswered;
                 false
@@ -197,6 +199,21 @@ impl Connection {
             receiver.unsettled -= 1;
             receiver.tags.remove(&arrived.tag, delivery_id);
         }
+    }
+
+    /// The peer's end is gone: where it was to settle after our outcome, it will not.
+    pub(super) fn forget_answered(&mut self, slot: usize) {
+        let link = &self.links[slot];
+        if link.receiver_settle_mode == ReceiverSettleMode::First || link.received_unsettled() == 0 {
+            return;
+        }
+        let Some(session) = self.sessions.get(link.session) else { return };
+        let answered = |arrived: &Arrived| {
+            arrived.link as usize == slot && arrived.phase == ArrivedPhase::SecondAnswered
+        };
+        let found = session.arrived.iter().filter(|(_, arrived)| answered(arrived));
+        let found: Vec<u32> = found.map(|(delivery_id, _)| delivery_id).collect();
+        found.into_iter().for_each(|delivery_id| self.forget_arrived(slot, delivery_id));
     }
 
     fn forget_arrived_in(&mut self, session: usize, first: u32, last: u32) {

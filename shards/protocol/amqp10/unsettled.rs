@@ -156,8 +156,7 @@ impl<T> Unsettled<T> {
         self.entries.capacity()
     }
 
-    /// Recounts, for tests.
-    #[cfg(test)]
+    /// Recounts.
     pub(super) fn verify(&self) {
         assert_eq!(self.entries.iter().filter(|entry| entry.value.is_some()).count(), self.count);
         assert!(self.entries.len() <= 2 * self.count + HOLES_MAX);

@@ -165,6 +165,7 @@ impl Script {
             self.connection.finish_turn(self.now);
             self.take_events();
             self.note_output();
+            self.connection.verify();
         }
     }
 

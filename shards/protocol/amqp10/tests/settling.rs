@@ -124,6 +124,18 @@ fn second_settles_after_the_peer() {
 }
 
 #[test]
+fn second_does_not_wait_for_a_peer_whose_end_is_gone() {
+    check(
+        "attach sender rcv=second; !grant 9; transfer id=0 tag=a; transfer id=1 tag=b; !settle 0 accepted; detach closed
+         !settle 1 accepted; attach sender",
+        "* attached 0 s=0 l; > attach h=0 receiver l second; > flow h=0 dc=0 credit=9 nii=0 window=100
+         * message 0 id=0 size=1; * message 0 id=1 size=1; > disposition receiver 0 accepted
+         > detach h=0 closed; * detached 0 closed Peer; > disposition receiver 1 settled accepted
+         * attached 0 s=0 l; > attach h=0 receiver l",
+    );
+}
+
+#[test]
 fn outcomes_of_a_link_that_is_gone_are_nobodys() {
     check_with(
         config(),
