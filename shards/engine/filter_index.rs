@@ -136,6 +136,7 @@ impl<C: Copy> FilterIndex<C> {
     }
 
     /// Checks every invariant, in the time of all postings.
+    #[allow(dead_code, reason = "for tests and simulation")]
     pub(crate) fn verify(&self) {
         let mut postings = self.verify_chain(NONE, self.evaluated);
         let mut buckets = 0;
@@ -160,6 +161,7 @@ impl<C: Copy> FilterIndex<C> {
         assert_eq!((postings, buckets), (self.postings.count(), self.buckets.count()));
     }
 
+    #[allow(dead_code, reason = "for tests and simulation")]
     fn verify_chain(&self, bucket: u32, chain: Chain) -> usize {
         let (mut count, mut previous, mut next) = (0, NONE, chain.first);
         while next != NONE {

@@ -15,6 +15,9 @@ pub const FIELDS_MAX: usize = 256;
 /// Characters between two `%` of a `LIKE` pattern when `_` is among them: the bits of the word that searches for them.
 pub const LIKE_SEARCH_MAX: usize = 64;
 
+/// `LIKE`s in one selector. Each may read the whole of a long string, on every message.
+pub const LIKES_MAX: usize = 64;
+
 /// Keys that one filter may have in the index (`IN` lists multiply). A list that would exceed it is left to evaluation.
 pub const KEYS_MAX: usize = 128;
 

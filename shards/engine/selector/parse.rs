@@ -1,6 +1,6 @@
 //! What does a text say, and where does it stop making sense?
 //!
-//! The grammar of JMS 2.0 §3.8.1.1 over the tokens of [`lexer`](super::lexer), loosest operator first:
+//! The grammar of JMS 2.0 §3.8.1.1 over the tokens of [`lexer`], loosest operator first:
 //!
 //! ```text
 //! disjunction = conjunction { OR conjunction }
@@ -32,7 +32,7 @@ use super::error::{SelectorError, SelectorFault};
 use super::field::Field;
 use super::lexer::{self, INTEGER_MAGNITUDE_MAX, INTEGER_RANGE, Kind as Word, Token};
 use super::like::{Pattern, PatternFault};
-use super::limits::{FIELDS_MAX, NESTING_MAX, NODES_MAX, SELECTOR_SIZE_MAX};
+use super::limits::{FIELDS_MAX, LIKES_MAX, NESTING_MAX, NODES_MAX, SELECTOR_SIZE_MAX};
 
 type Input<'t, 's> = Stateful<TokenSlice<'t, Token<'s>>, Context>;
 type Parsed<T> = ModalResult<T, SelectorError>;
@@ -42,6 +42,7 @@ type Parsed<T> = ModalResult<T, SelectorError>;
 struct Context {
     nesting: usize,
     nodes: usize,
+    likes: usize,
     fields: Vec<Field>,
 }
 
@@ -216,6 +217,10 @@ fn member(input: &mut Input<'_, '_>) -> Parsed<Literal> {
 
 fn pattern(input: &mut Input<'_, '_>) -> Parsed<Pattern> {
     let position = peeked(input).position;
+    if input.state.likes == LIKES_MAX {
+        return Err(limit(input, "at most 64 LIKEs"));
+    }
+    input.state.likes += 1;
     let written = string(input, "a pattern in single quotes")?;
     let mut escape = None;
     if opt(accept(Word::Escape)).parse_next(input)?.is_some() {

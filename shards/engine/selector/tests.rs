@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::limits::{FIELDS_MAX, NESTING_MAX, NODES_MAX, SELECTOR_SIZE_MAX};
+use super::limits::{FIELDS_MAX, LIKE_SEARCH_MAX, LIKES_MAX, NESTING_MAX, NODES_MAX, SELECTOR_SIZE_MAX};
 use super::*;
 
 const T: Truth = Truth::True;
@@ -476,8 +476,9 @@ fn refused(table: &[(&str, SelectorFault, usize, &str)]) {
         match Filter::parse(selector) {
             Ok(filter) => panic!("{selector} was read as {filter}"),
             Err(error) => {
-                assert_eq!((error.fault, error.position), (*fault, *position), "{selector}: {error}");
-                assert_eq!(error.expected, *expected, "{selector}");
+                let shown: String = selector.chars().take(80).collect();
+                assert_eq!((error.fault, error.position), (*fault, *position), "{shown}: {error}");
+                assert_eq!(error.expected, *expected, "{shown}");
             }
         }
     }
@@ -610,40 +611,59 @@ fn s58_type_errors_that_the_text_shows() {
 #[test]
 fn s58_limits() {
     use SelectorFault::Limit;
-    let deep = "at most 64 levels of parentheses, NOTs and signs";
-    let nested =
-        |open: &str, count, close: &str| format!("{}yes{} = TRUE", open.repeat(count), close.repeat(count));
-    let position = NESTING_MAX + 1;
+    let size = format!("at most {SELECTOR_SIZE_MAX} bytes");
     refused(&[
-        (&nested("(", NESTING_MAX + 1, ")"), Limit, position, deep),
-        (&nested("(", 8_000, ")"), Limit, position, deep),
-        (&"(".repeat(SELECTOR_SIZE_MAX), Limit, position, deep),
-        (&"NOT ".repeat(4_000), Limit, 4 * position, deep),
-        (&format!("i = {}1", "- ".repeat(8_000)), Limit, 4 + 2 * position, deep),
-        (&nested("(", 10_000, ")"), Limit, SELECTOR_SIZE_MAX, "at most 16384 bytes"),
-        (&" ".repeat(SELECTOR_SIZE_MAX + 1), Limit, SELECTOR_SIZE_MAX, "at most 16384 bytes"),
+        (&format!("yes{}", " ".repeat(SELECTOR_SIZE_MAX)), Limit, SELECTOR_SIZE_MAX, &size),
+        (&"(".repeat(100_000), Limit, SELECTOR_SIZE_MAX, &size),
     ]);
-    check(&[(&format!("{}i = 5", "- ".repeat(NESTING_MAX)), T)]);
-    check(&[(&nested("(", NESTING_MAX, ")"), T), (&format!("{}yes", "NOT ".repeat(NESTING_MAX)), T)]);
+    check(&[(&format!("yes{}", " ".repeat(SELECTOR_SIZE_MAX - 3)), T)]);
 
-    let terms = |count| vec!["i=1"; count].join(" OR ");
-    let sums = |count| format!("i={}", vec!["i"; count].join("+"));
-    check(&[(&terms(1_000), F), (&sums(4_000), F)]);
-    let fault = |text: &str| Filter::parse(text).map_err(|error| (error.fault, error.expected));
-    assert_eq!(fault(&terms(1_400)), Err((Limit, "at most 4096 operators, names and literals")));
-    assert_eq!(fault(&sums(4_097)), Err((Limit, "at most 4096 operators, names and literals")));
-    assert!(terms(1_400).len() < SELECTOR_SIZE_MAX && sums(4_097).len() < SELECTOR_SIZE_MAX);
-
-    let list = |count: usize| format!("i IN ({})", vec!["1"; count].join(","));
+    let nodes = format!("at most {NODES_MAX} operators, names and literals");
+    let sum = |count| format!("i={}", vec!["i"; count].join("+"));
+    // The sum and the comparison are nodes, too.
+    check(&[(&sum(NODES_MAX - 3), F), (&vec!["i=1"; 1_000].join(" OR "), F)]);
+    refused(&[(&sum(NODES_MAX), Limit, 2 * NODES_MAX + 1, &nodes)]);
+    let list = |count| format!("i IN ({})", vec!["1"; count].join(","));
     check(&[(&list(NODES_MAX - 2), F)]);
-    assert_eq!(fault(&list(NODES_MAX)), Err((Limit, "at most 4096 operators, names and literals")));
+    refused(&[(&list(NODES_MAX), Limit, 5 + 2 * NODES_MAX, &nodes)]);
 
     let names = |count: usize| (0..count).map(|name| format!("n{name}")).collect::<Vec<_>>().join(" OR ");
     check(&[(&names(FIELDS_MAX), U)]);
-    assert_eq!(fault(&names(FIELDS_MAX + 1)), Err((Limit, "at most 256 different names")));
+    let error = Filter::parse(&names(FIELDS_MAX + 1)).expect_err("too many");
+    assert_eq!((error.fault, error.expected), (Limit, &*format!("at most {FIELDS_MAX} different names")));
 
-    let like = format!("s LIKE '%a{}b%'", "_".repeat(63));
-    assert_eq!(fault(&like), Err((Limit, "at most 64 characters with a _ between two %")));
+    let likes = |count| vec!["s LIKE 'x'"; count].join(" OR ");
+    check(&[(&likes(LIKES_MAX), F)]);
+    refused(&[(&likes(LIKES_MAX + 1), Limit, 14 * LIKES_MAX + 7, &format!("at most {LIKES_MAX} LIKEs"))]);
+    let search = format!("at most {LIKE_SEARCH_MAX} characters with a _ between two %");
+    check(&[(&format!("s LIKE '%a{}b%'", "_".repeat(LIKE_SEARCH_MAX - 2)), F)]);
+    refused(&[(&format!("s LIKE '%a{}b%'", "_".repeat(LIKE_SEARCH_MAX - 1)), Limit, 7, &search)]);
+}
+
+#[test]
+fn s58_nesting() {
+    use SelectorFault::Limit;
+    let deep = format!("at most {NESTING_MAX} levels of parentheses, NOTs and signs");
+    let nested = |count| format!("{}yes{} = TRUE", "(".repeat(count), ")".repeat(count));
+    let position = NESTING_MAX + 1;
+    refused(&[
+        (&nested(position), Limit, position, &deep),
+        (&nested(8_000), Limit, position, &deep),
+        (&"(".repeat(SELECTOR_SIZE_MAX), Limit, position, &deep),
+        (&"NOT ".repeat(4_000), Limit, 4 * position, &deep),
+        (&format!("i = {}1", "- ".repeat(8_000)), Limit, 4 + 2 * position, &deep),
+        (&format!("i = {}1", "-(".repeat(8_000)), Limit, 4 + position, &deep),
+        (&format!("i IN ({}1", "+ ".repeat(8_000)), Limit, 6 + 2 * position, &deep),
+    ]);
+    check(&[
+        (&nested(NESTING_MAX), T),
+        (&format!("{}yes", "NOT ".repeat(NESTING_MAX)), T),
+        (&format!("{}i = 5", "- ".repeat(NESTING_MAX)), T),
+        (&format!("{}yes{}", "no OR (".repeat(NESTING_MAX), ")".repeat(NESTING_MAX)), T),
+        (&format!("5 = {}i{}", "0 + 1 * (".repeat(NESTING_MAX), ")".repeat(NESTING_MAX)), T),
+        // One beside the other is not one in the other.
+        (&vec!["(NOT (- i > 0))"; 100].join(" AND "), T),
+    ]);
 }
 
 #[test]
