@@ -16,6 +16,8 @@
 //! Entries that some consumer refused do not follow from counts per class, so each of them is looked at by itself at the third
 //! moment. None of this walks over consumers, but for those who refused the very entry.
 
+use std::ops::RangeInclusive;
+
 use crate::consumer::Role;
 use crate::counters::{Cause, ConsumerList};
 use crate::engine::{Engine, Message};
@@ -55,9 +57,12 @@ impl<M: Message> Engine<M> {
     /// Notifies a ready consumer even if there seems to be nothing for it, so that a pull tells (AMQP 1.0 §2.6.7, drain).
     /// While its class is scanning it stays notified and its pulls, which do some of the scanning, answer
     /// [`Pull::Scanning`](crate::Pull::Scanning).
-    pub fn request_pull(&mut self, _now: u64, consumer: ConsumerId) {
+    ///
+    /// False: no pull will follow, since the consumer is paused, on standby or at its prefetch; nothing can be delivered to it
+    /// now.
+    pub fn request_pull(&mut self, _now: u64, consumer: ConsumerId) -> bool {
         let Some(consumer) = self.resolve_consumer(consumer) else {
-            return;
+            return false;
         };
         match self.consumers[consumer].list {
             ConsumerList::Interested => self.transition(consumer, ConsumerList::Notified, Cause::Requested),
@@ -65,9 +70,10 @@ impl<M: Message> Engine<M> {
                 self.transition(consumer, ConsumerList::NonAcquiring { caught_up: false }, Cause::Requested);
             }
             ConsumerList::Notified => {}
-            ConsumerList::NotInterested(_) => return,
+            ConsumerList::NotInterested(_) => return false,
         }
         self.consumers[consumer].pull_requested = true;
+        true
     }
 
     /// The consumer at the front of the delivery ring; none: there is no work. It is to be pulled for
@@ -203,10 +209,12 @@ impl<M: Message> Engine<M> {
         }
     }
 
-    /// Sees to it that an entry that some consumers refused has a notified consumer, if one is in line that can take it.
+    /// Sees to it that an entry has a notified consumer that can take it, if one is in line.
     pub(crate) fn cover(&mut self, entry: EntryRef) {
         let mut matched = std::mem::take(&mut self.matched);
         self.match_acquiring(entry, &mut matched);
+        let (place, front) = (self.store.place(entry), self.queues[self.store.queue(entry)].scans.front);
+        matched.retain(|class| place < self.classes[*class].scanned_to(front));
         let mut choice = Choice::default();
         for class in &matched {
             self.weigh(*class, entry, &mut choice);
@@ -232,20 +240,23 @@ impl<M: Message> Engine<M> {
             self.transition(consumer, ConsumerList::Notified, Cause::HandedOn);
         }
         self.transition(index, ConsumerList::Interested, Cause::GaveWay);
-        if class != higher {
+        // In its own class the other one covers all, save what it has refused.
+        if class != higher || !self.queues[queue].refusals.is_empty() {
             let place = self.store.place(entry);
             self.queues[queue].yields.insert((place, class));
             self.promise(class);
         }
     }
 
-    /// Serves the classes that gave way for the entry at a place, which is taken now.
-    pub(crate) fn resume_yielded(&mut self, queue: u32, place: Place) {
-        while let Some((at, class)) = self.queues[queue].yields.range((place, 0)..).next().copied()
-            && at == place
+    /// Serves the classes that gave way for the entries at these places: taken now, or forgotten by a class that was too full.
+    pub(crate) fn resume_yielded(&mut self, queue: u32, places: RangeInclusive<Place>) {
+        let (first, last) = places.into_inner();
+        while let Some((place, class)) = self.queues[queue].yields.range((first, 0)..).next().copied()
+            && place <= last
         {
-            self.queues[queue].yields.remove(&(at, class));
+            self.queues[queue].yields.remove(&(place, class));
             self.serve(class);
+            self.cover_refused(queue, None);
         }
     }
 
@@ -315,12 +326,18 @@ impl<M: Message> Engine<M> {
         if self.queues[queue].entries.takeable == 0 {
             return;
         }
+        self.resume_scan(class);
         self.wake_more(class, Cause::HandedOn);
         if self.classes[class].notified == 0 {
             self.wake_promised(queue);
         }
         if !self.queues[queue].refusals.is_empty() {
-            self.recover_refused(index);
+            let consumer = &self.consumers[index];
+            // What it had refused, others cover already, unless they gave way.
+            let all = !self.queues[queue].yields.is_empty();
+            if all || consumer.refused.len() < self.queues[queue].refusals.len() {
+                self.cover_refused(queue, if all { None } else { Some(index) });
+            }
         }
     }
 
@@ -362,21 +379,14 @@ impl<M: Message> Engine<M> {
         }
     }
 
-    /// Looks at each entry with refusals that a consumer which stopped being notified could have taken.
-    fn recover_refused(&mut self, index: u32) {
-        let consumer = &self.consumers[index];
-        let queue = consumer.queue;
-        if consumer.refused.len() == self.queues[queue].refusals.len() {
-            return;
-        }
-        let places: Vec<Place> = self.queues[queue]
-            .refusals
-            .keys()
-            .filter(|place| !consumer.refused.contains(place))
-            .copied()
-            .collect();
-        for place in places {
-            if let Some(entry) = self.find_takeable(queue, place) {
+    /// Looks at each entry with refusals, save those of a consumer that could not have taken them.
+    fn cover_refused(&mut self, queue: u32, save: Option<u32>) {
+        let mut from = Place::FIRST;
+        while let Some((place, refusal)) = self.queues[queue].refusals.range(from..).next() {
+            let place = *place;
+            from = place.next();
+            let saved = save.is_some_and(|index| refusal.consumers.contains(&index));
+            if !saved && let Some(entry) = self.find_takeable(queue, place) {
                 self.cover(entry);
             }
         }

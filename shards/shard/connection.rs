@@ -12,6 +12,7 @@ use corelane_engine::{Acquisition, ConsumerId, Place, QueueId};
 use corelane_protocol::amqp10::{self, LinkId, SessionId};
 
 use crate::event::Peer;
+use crate::limits::BUFFER_KEPT_BYTES_MAX;
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
 use crate::target::Target;
 
@@ -186,6 +187,15 @@ impl Connection {
     /// Bytes that the peer has not taken yet.
     pub(crate) fn unsent_bytes(&mut self) -> usize {
         self.sending_bytes + self.protocol.output().len()
+    }
+
+    /// Gives up large buffers that are empty.
+    pub(crate) fn trim(&mut self) {
+        for buffer in [self.protocol.output(), &mut self.spare_output, &mut self.waiting_input] {
+            if buffer.is_empty() && buffer.capacity() > BUFFER_KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
     }
 
     pub(crate) fn bind(&mut self, link: LinkId, bound: Link) {

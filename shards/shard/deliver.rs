@@ -262,8 +262,8 @@ impl Shard {
                     Readiness::Paused(reason) => Desire::Paused(reason),
                 };
                 self.engine.set_notify_work_desired(now, id, desire);
-                if draining && readiness == Readiness::Ready {
-                    self.engine.request_pull(now, id);
+                if draining && readiness == Readiness::Ready && !self.engine.request_pull(now, id) {
+                    self.finish_drain(slot, link);
                 }
             }
             ConsumerAt::Elsewhere(_) => self.target_due(slot, link),

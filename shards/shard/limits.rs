@@ -9,8 +9,8 @@ pub const TURN_BYTES_MAX: usize = 1 << 20;
 /// Unsent output of a connection above which its consumers pause (reason: socket) and its input is not read.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Capacity of an output buffer that a connection keeps when it has nothing to send.
-pub const OUTPUT_KEPT_BYTES_MAX: usize = 4 << 10;
+/// Capacity of a buffer that a connection keeps while it is idle. A larger one is given up when its heartbeat is due.
+pub const BUFFER_KEPT_BYTES_MAX: usize = 2 << 10;
 
 /// Unread input of a connection that waits (for credentials, a move, a lane) above which its socket is not read.
 pub const INPUT_WAITING_BYTES_MAX: usize = 64 << 10;

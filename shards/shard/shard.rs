@@ -25,7 +25,7 @@ use crate::counters::Counters;
 use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
-use crate::limits::{OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES_MAX};
+use crate::limits::OUTPUT_BYTES_MAX;
 use crate::mail::{ConnectionId, Mail};
 use crate::message::Message;
 use crate::peers::Peers;
@@ -235,12 +235,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.sending_bytes = 0;
         buffer.clear();
-        if connection.protocol.output().is_empty() && buffer.capacity() > OUTPUT_KEPT_BYTES_MAX {
-            // The connection keeps up: it needs one buffer of this size, not two.
-            drop(buffer);
-        } else {
-            connection.spare_output = buffer;
-        }
+        connection.spare_output = buffer;
         if connection.output_blocked && connection.unsent_bytes() < OUTPUT_BYTES_MAX / 2 {
             connection.output_blocked = false;
             self.refresh_consumers(now, slot);
@@ -322,6 +317,7 @@ impl Shard {
             }
             connection.timer_at = None;
             connection.protocol.handle_timeout(now);
+            connection.trim();
             self.touch(slot);
             self.parse_waiting(now, slot);
         }

@@ -313,8 +313,9 @@ impl Shard {
             self.engine.flow_received(consumer);
         }
         self.engine.set_notify_work_desired(now, consumer, desire);
-        if pull {
-            self.engine.request_pull(now, consumer);
+        let blocked = pull && !self.engine.request_pull(now, consumer);
+        if let (true, Some(target)) = (blocked, self.targets.of(consumer)) {
+            answer = answer.or(target.drained());
         }
         if let Some(mail) = answer {
             self.post(to, Lane::Control, mail);

@@ -6,8 +6,9 @@ use corelane_protocol::amqp10::{
     self, AttachRequest, Config, Event, LinkId, Outgoing, Progress, SendReadiness, SessionId, Token,
 };
 use corelane_wire::amqp10::{
-    DeliveryState, DistributionMode, Encode, Header, Map, MapWriter, Properties, ReceiverSettleMode, Sections,
-    SenderSettleMode, Source, Symbols, Target, TargetArchetype, Value, write_application_properties, write_data,
+    DeliveryState, DistributionMode, Encode, Header, Map, MapWriter, Properties, ReceiverSettleMode,
+    Sections, SenderSettleMode, Source, Symbols, Target, TargetArchetype, Value,
+    write_application_properties, write_data,
 };
 
 /// A message that arrived.
@@ -66,7 +67,8 @@ pub struct Client {
     pub attached: Vec<LinkId>,
     /// Detached links and the error's condition.
     pub detached: Vec<(LinkId, Option<String>)>,
-    /// Flows that said a drain is done: link, and the credit that was left when it was.
+    draining: Vec<LinkId>,
+    /// Links whose sender said that a drain is done.
     pub drained: Vec<LinkId>,
     /// The connection has ended, with the error's condition.
     pub closed: Option<Option<String>>,
@@ -88,6 +90,7 @@ impl Client {
             addresses: Vec::new(),
             attached: Vec::new(),
             detached: Vec::new(),
+            draining: Vec::new(),
             drained: Vec::new(),
             closed: None,
             accepts: false,
@@ -189,6 +192,7 @@ impl Client {
     }
 
     pub fn drain(&mut self, link: LinkId, credit: u32) {
+        self.draining.push(link);
         self.protocol.grant_credit(link, credit, true);
     }
 
@@ -204,6 +208,11 @@ impl Client {
         self.protocol.close(None);
     }
 
+    /// Credit that is left on a link.
+    pub fn credit_left(&self, link: LinkId) -> u32 {
+        self.protocol.credit(link)
+    }
+
     pub fn bodies(&self, link: LinkId) -> Vec<&str> {
         let of_link = self.received.iter().filter(|received| received.link == link);
         of_link.map(|received| received.body.as_str()).collect()
@@ -213,7 +222,8 @@ impl Client {
     pub(crate) fn act(&mut self, now: u64) -> bool {
         let input = std::mem::take(&mut self.input);
         let mut rest = input.as_slice();
-        let mut protocol = std::mem::replace(&mut self.protocol, amqp10::Connection::client(Config::default(), now));
+        let mut protocol =
+            std::mem::replace(&mut self.protocol, amqp10::Connection::client(Config::default(), now));
         let mut acted = false;
         while let Some(event) = protocol.receive(now, &mut rest) {
             acted = true;
@@ -252,7 +262,10 @@ impl Client {
                     self.addresses.push((link, address.to_owned()));
                 }
             }
-            Event::LinkFlow { link, drain: true, credit: 0, .. } => self.drained.push(link),
+            Event::LinkFlow { link, credit: 0, .. } if self.draining.contains(&link) => {
+                self.draining.retain(|draining| *draining != link);
+                self.drained.push(link);
+            }
             Event::Detached { link, error, .. } => {
                 self.detached.push((link, error.map(|error| error.condition.to_owned())));
             }
@@ -293,8 +306,13 @@ impl Client {
             if self.protocol.can_send(link) != SendReadiness::Ready {
                 return self.detached.iter().any(|(detached, _)| *detached == link);
             }
-            let outgoing =
-                Outgoing { token: Token(token, 0), settled: false, message_format: 0, head: &[], rest: bytes };
+            let outgoing = Outgoing {
+                token: Token(token, 0),
+                settled: false,
+                message_format: 0,
+                head: &[],
+                rest: bytes,
+            };
             self.protocol.send(link, &outgoing)
         } else {
             self.protocol.send_more(link, &bytes[written..])

@@ -8,9 +8,11 @@
 //! else is promised. After every step the engines' `verify` can be asked for.
 
 mod client;
+mod hot_path;
 mod random;
 mod world;
 
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
+pub use hot_path::HotPath;
 pub use random::Random;
 pub use world::{Setup, World, names_homed_at};

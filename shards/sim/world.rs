@@ -6,8 +6,8 @@ use std::sync::Arc;
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10;
 use corelane_shard::{
-    ConnectionSlot, DestinationRule, Destinations, Effect, Event, Mail, Peer, SaslReply, Shard, ShardConfig, Socket,
-    home_shard,
+    ConnectionSlot, DestinationRule, Destinations, Effect, Event, Mail, Peer, SaslReply, Shard, ShardConfig,
+    Socket, home_shard,
 };
 
 use crate::client::Client;
@@ -86,7 +86,9 @@ impl World {
             shards: (0..setup.shards).map(shard).collect(),
             clients: Vec::new(),
             sockets: Vec::new(),
-            lanes: (0..participants).map(|_| (0..participants).map(|_| Default::default()).collect()).collect(),
+            lanes: (0..participants)
+                .map(|_| (0..participants).map(|_| Default::default()).collect())
+                .collect(),
             stalled: vec![false; setup.shards],
             random: Random::new(setup.seed),
             verify: setup.verify,

@@ -122,7 +122,8 @@ fn s63_one_queue_whoever_names_it_and_none_for_the_dead() {
         world.stall(0, false);
         world.run();
         assert_eq!(world.clients[producer].outcomes.len(), 5);
-        let rejected = world.clients[producer].outcomes.iter().filter(|(_, o)| o == "rejected amqp:not-found").count();
+        let rejected =
+            world.clients[producer].outcomes.iter().filter(|(_, o)| o == "rejected amqp:not-found").count();
         let accepted = world.clients[producer].outcomes.iter().filter(|(_, o)| o == "accepted").count();
         assert_eq!(rejected + accepted, 5);
         let again = world.clients[producer].attach_sender("again", &address, &SenderOptions::default());
@@ -148,12 +149,18 @@ fn s64_full_lanes_both_ways_and_slow_readers() {
         for shard in 0..2 {
             let client = world.connect(shard);
             // The first consumer keeps the connection where it is, the second is a target on the other shard.
-            world.clients[client].attach_receiver("stay", &format!("{}x", names[shard]), &ReceiverOptions::default());
+            world.clients[client].attach_receiver(
+                "stay",
+                &format!("{}x", names[shard]),
+                &ReceiverOptions::default(),
+            );
             world.run();
             world.clients[client].accepts = true;
-            let receiver = world.clients[client].attach_receiver("r", &names[1 - shard], &ReceiverOptions::default());
+            let receiver =
+                world.clients[client].attach_receiver("r", &names[1 - shard], &ReceiverOptions::default());
             world.clients[client].credit(receiver, 20_000);
-            let sender = world.clients[client].attach_sender("s", &names[1 - shard], &SenderOptions::default());
+            let sender =
+                world.clients[client].attach_sender("s", &names[1 - shard], &SenderOptions::default());
             pairs.push((client, sender, receiver));
         }
         world.run();
@@ -236,7 +243,8 @@ fn s01_a_blocked_target_hands_its_message_on() {
             world.clients[producer].send(sender, &big);
         }
         world.run();
-        let (to_high, to_low) = (world.clients[high].bodies(first).len(), world.clients[low].bodies(second).len());
+        let (to_high, to_low) =
+            (world.clients[high].bodies(first).len(), world.clients[low].bodies(second).len());
         assert!(to_low > 0, "seed {seed}: the low one got nothing");
         world.client_reads(high, true);
         world.run();

@@ -15,7 +15,8 @@ fn messages_arrive_in_order_and_are_settled() {
             let producer = world.connect(0);
             let consumer = world.connect(shards - 1);
             let sender = world.clients[producer].attach_sender("s", "orders", &SenderOptions::default());
-            let receiver = world.clients[consumer].attach_receiver("r", "orders", &ReceiverOptions::default());
+            let receiver =
+                world.clients[consumer].attach_receiver("r", "orders", &ReceiverOptions::default());
             world.clients[consumer].accepts = true;
             world.clients[consumer].credit(receiver, 1000);
             let sent: Vec<String> = (0..50).map(|n| format!("m{n}")).collect();
@@ -26,9 +27,16 @@ fn messages_arrive_in_order_and_are_settled() {
             assert_eq!(world.clients[consumer].bodies(receiver), sent, "{shards} shards, seed {seed}");
             assert_eq!(world.clients[producer].outcomes.len(), 50);
             assert!(world.clients[producer].outcomes.iter().all(|(_, outcome)| outcome == "accepted"));
-            let depths: u64 = world.shards.iter().filter_map(|shard| {
-                shard.queue("orders").and_then(|queue| shard.engine().depth(queue)).map(|depth| depth.messages)
-            }).sum();
+            let depths: u64 = world
+                .shards
+                .iter()
+                .filter_map(|shard| {
+                    shard
+                        .queue("orders")
+                        .and_then(|queue| shard.engine().depth(queue))
+                        .map(|depth| depth.messages)
+                })
+                .sum();
             assert_eq!(depths, 0);
         }
     }
@@ -57,7 +65,8 @@ fn consumers_on_several_shards_share_one_connection() {
         let mut pairs = Vec::new();
         for shard in 0..4 {
             for name in names_homed_at(shard, 4).take(3) {
-                let receiver = world.clients[consumer].attach_receiver(&name, &name, &ReceiverOptions::default());
+                let receiver =
+                    world.clients[consumer].attach_receiver(&name, &name, &ReceiverOptions::default());
                 world.clients[consumer].credit(receiver, 7);
                 let sender = world.clients[producer].attach_sender(&name, &name, &SenderOptions::default());
                 pairs.push((sender, receiver, name));
@@ -139,15 +148,18 @@ fn large_messages_pass_in_parts() {
             let producer = world.connect(0);
             let consumer = world.connect(shards - 1);
             world.clients[consumer].accepts = true;
-            let names: Vec<String> = (0..shards).filter_map(|shard| names_homed_at(shard, shards).next()).collect();
+            let names: Vec<String> =
+                (0..shards).filter_map(|shard| names_homed_at(shard, shards).next()).collect();
             let mut links = Vec::new();
             for name in &names {
-                let receiver = world.clients[consumer].attach_receiver(name, name, &ReceiverOptions::default());
+                let receiver =
+                    world.clients[consumer].attach_receiver(name, name, &ReceiverOptions::default());
                 world.clients[consumer].credit(receiver, 100);
                 let sender = world.clients[producer].attach_sender(name, name, &SenderOptions::default());
                 links.push((sender, receiver));
             }
-            let bodies: Vec<String> = [0, 1, 100_000, 3, 3_000_000, 70_000].map(|size| "x".repeat(size)).into();
+            let bodies: Vec<String> =
+                [0, 1, 100_000, 3, 3_000_000, 70_000].map(|size| "x".repeat(size)).into();
             for (sender, _) in &links {
                 for body in &bodies {
                     world.clients[producer].send(*sender, body);
@@ -155,7 +167,8 @@ fn large_messages_pass_in_parts() {
             }
             world.run();
             for (_, receiver) in &links {
-                let got: Vec<usize> = world.clients[consumer].bodies(*receiver).iter().map(|body| body.len()).collect();
+                let got: Vec<usize> =
+                    world.clients[consumer].bodies(*receiver).iter().map(|body| body.len()).collect();
                 assert_eq!(got, [0, 1, 100_000, 3, 3_000_000, 70_000]);
             }
         }
@@ -229,7 +242,8 @@ fn outcomes_decide_what_becomes_of_a_message() {
         }
         world.clients[client].credit(receiver, 4);
         world.run();
-        let ids: Vec<u32> = world.clients[client].received.iter().map(|received| received.delivery_id).collect();
+        let ids: Vec<u32> =
+            world.clients[client].received.iter().map(|received| received.delivery_id).collect();
         let failed = DeliveryState::Modified(corelane_wire::amqp10::Modified {
             delivery_failed: true,
             ..corelane_wire::amqp10::Modified::default()
