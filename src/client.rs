@@ -282,6 +282,8 @@ impl Client {
             }
             Event::Ended { error, .. } => self.notices.push_back(Notice::Ended(Reason::new(error))),
             Event::Closed { error } => {
+                // The close is why links and session have ended just now, and it has the reason.
+                self.notices.retain(|notice| !matches!(notice, Notice::Detached { .. } | Notice::Ended(_)));
                 self.notices
                     .push_back(Notice::Closed(error.map(|error: Error<'_>| Reason::new(Some(error)))));
             }
