@@ -6,7 +6,7 @@
 use std::hash::BuildHasher;
 
 use crate::class::{Offer, ScanState};
-use crate::counters::Cause;
+use crate::counters::{Cause, ConsumerList};
 use crate::engine::{Engine, Message, Reader};
 use crate::entry::{EntryRef, State};
 use crate::ids::{Place, QueueId};
@@ -63,7 +63,11 @@ impl<M: Message> Engine<M> {
         match held_until {
             Some(until) => {
                 self.queues[index].entries.held += 1;
-                self.set_timer(now, entry, until);
+                self.set_hold_timer(now, entry, until);
+                if group != NONE {
+                    // It has an entry now, although nothing to show.
+                    self.refresh_group(index, group, Cause::Published);
+                }
             }
             None => {
                 if let Some(time) = expires_at {
@@ -133,7 +137,7 @@ impl<M: Message> Engine<M> {
             }
         }
         if !state.yields.is_empty() {
-            self.resume_yielded(queue, place);
+            self.resume_yielded(queue, place..=place);
         }
     }
 
@@ -230,11 +234,35 @@ impl<M: Message> Engine<M> {
         let is_gone = |place| queue.entries.find(store, place).is_none_or(|entry| !store.is_takeable(entry));
         match state.offer(place, front, self.limits.candidates_max, is_gone) {
             Offer::Kept => true,
-            Offer::Beyond => false,
+            Offer::Beyond => {
+                self.keep_going(class);
+                false
+            }
             Offer::Full { kept, scanned_to } => {
                 self.set_scan(class, ScanState::Resting(scanned_to));
+                self.keep_going(class);
+                let queue = self.classes[class].queue;
+                if !self.queues[queue].yields.is_empty() {
+                    self.resume_yielded(queue, scanned_to..=Place::END);
+                }
+                // What the class has forgotten for it may have been promised to its consumers.
+                if kept && let Some(forgotten) = self.find_takeable(queue, scanned_to) {
+                    self.cover(forgotten);
+                }
                 kept
             }
+        }
+    }
+
+    /// A full class finds what it does not know when its candidates run low, so somebody must be taking them, or parking them if
+    /// they are refused.
+    pub(crate) fn keep_going(&mut self, class: u32) {
+        let state = &self.classes[class];
+        if matches!(state.scan, ScanState::Resting(_))
+            && state.notified == 0
+            && let Some(first) = state.first_in_line()
+        {
+            self.transition(first, ConsumerList::Notified, Cause::MoreWork);
         }
     }
 

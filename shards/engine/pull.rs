@@ -84,7 +84,8 @@ impl<M: Message> Engine<M> {
                     steps = steps.saturating_sub(1);
                 }
                 Next::Entry { entry, owned } => {
-                    if !owned && let Some(higher) = self.outranked(index, entry) {
+                    let higher = if owned { None } else { self.outranked(index, entry) };
+                    if let Some(higher) = higher {
                         self.consumers[index].pull_requested = false;
                         self.give_way(index, entry, higher);
                         return Pulled::Nothing;
@@ -134,9 +135,16 @@ impl<M: Message> Engine<M> {
             Next::Entry { entry, .. } => Some(self.store.place(entry)),
             Next::Nothing | Next::Scanning | Next::Busy => None,
         };
-        let first = [owned, parked, place].into_iter().flatten().min();
-        match first.and_then(|first| self.find(queue, first)) {
-            Some(entry) => Next::Entry { entry, owned: first == owned },
+        let shared = [parked, place].into_iter().flatten().min();
+        if let Some(shared) = shared.and_then(|place| self.find(queue, place))
+            && owned.is_none_or(|owned| {
+                self.store.place(shared) < owned && self.outranked(index, shared).is_none()
+            })
+        {
+            return Next::Entry { entry: shared, owned: false };
+        }
+        match owned.and_then(|place| self.find(queue, place)) {
+            Some(entry) => Next::Entry { entry, owned: true },
             None => cursor,
         }
     }

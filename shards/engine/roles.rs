@@ -17,6 +17,7 @@ impl<M: Message> Engine<M> {
     pub fn hand_over(&mut self, _now: u64, consumer: ConsumerId) {
         if let Some(index) = self.resolve_consumer(consumer)
             && self.consumers[index].role == Role::Active
+            && self.consumers[index].browser.is_none()
             && self.first_standby(self.consumers[index].queue).is_some()
         {
             self.retire(index, Role::Leaving);

@@ -87,6 +87,7 @@ impl<M: Message> Engine<M> {
             };
             if self.classes[class].candidates.len() >= self.limits.candidates_max {
                 self.set_scan(class, ScanState::Resting(from));
+                self.keep_going(class);
                 return;
             }
             self.counters.scanned += 1;

@@ -122,7 +122,7 @@ impl<M: Message> Engine<M> {
         let stored = self.store.entry_mut(entry);
         stored.set_state(State::Held);
         let group = stored.group;
-        self.set_timer(now, entry, now.saturating_add(delay));
+        self.set_hold_timer(now, entry, now.saturating_add(delay));
         if group != NONE {
             self.refresh_group(index, group, Cause::GroupFreed);
         }

@@ -173,16 +173,12 @@ impl<M> Store<M> {
         retired: &mut Vec<M>,
         mut forget: impl FnMut(&mut Entry<M>),
     ) -> bool {
-        tree.tail = NONE;
+        self.retire_tail(tree);
         let Some(index) = self.first_chunk(tree) else {
             return false;
         };
         while let Some(position) = lowest(self.chunks[index as usize].takeable) {
             self.clear_takeable(tree, EntryRef(index << CHUNK_BITS | position));
-        }
-        if self.chunks[index as usize].live == 0 {
-            self.remove_chunk(tree, index);
-            return true;
         }
         // The removal of the last one gives the chunk back.
         let mut live = self.chunks[index as usize].live;

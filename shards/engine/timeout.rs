@@ -53,6 +53,12 @@ impl<M: Message> Engine<M> {
         }
     }
 
+    /// Starts the timer of an entry that is held: it ends with the delay, or before it if the entry expires.
+    pub(crate) fn set_hold_timer(&mut self, now: u64, entry: EntryRef, until: u64) {
+        let expires_at = self.store.entry(entry).expires_at();
+        self.set_timer(now, entry, until.min(expires_at.unwrap_or(until)));
+    }
+
     pub(crate) fn clear_timer(&mut self, entry: EntryRef) {
         if let Some(timer) = self.store.entry_mut(entry).timer.take() {
             self.wheel.cancel(timer);
