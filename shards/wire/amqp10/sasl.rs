@@ -6,6 +6,7 @@ use super::encode::{Encode, ListWriter};
 use super::error::DecodeError;
 use super::reader::Reader;
 use super::symbols::Symbols;
+use super::value::Array;
 
 /// §5.3.3.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +136,12 @@ impl Encode for SaslPerformative<'_> {
 impl Encode for SaslMechanisms<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
         let mut list = ListWriter::described(out, SASL_MECHANISMS);
-        list.field(&self.mechanisms);
+        // The field is mandatory, so no mechanisms at all are an array without elements and not a null.
+        if self.mechanisms.is_empty() {
+            list.field(&Array::default());
+        } else {
+            list.field(&self.mechanisms);
+        }
         list.finish_fields();
     }
 }

@@ -372,13 +372,20 @@ pub struct Array<'a> {
     data: &'a [u8],
 }
 
+/// No symbols.
+impl Default for Array<'_> {
+    fn default() -> Self {
+        Self { count: 0, constructor: &[0xa3], data: &[] }
+    }
+}
+
 impl<'a> Array<'a> {
     pub(super) fn read_data(wide: bool, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let (count, size) = counted(wide, reader)?;
         let mut inside = Reader::new(reader.take(size)?);
         if inside.is_empty() && count == 0 {
             // Without elements the constructor says nothing; some peers leave it out.
-            return Ok(Self { count, constructor: &[0x40], data: &[] });
+            return Ok(Self::default());
         }
         let constructor = inside.skip_constructor()?;
         let array = Self { count, constructor, data: inside.rest() };

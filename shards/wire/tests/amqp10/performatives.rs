@@ -468,6 +468,9 @@ fn sasl_frames() {
         "00 53 40 c0 15 01 e0 12 02 a3 05 'PLAIN' 09 'ANONYMOUS'",
         SaslPerformative::Mechanisms(SaslMechanisms { mechanisms }),
     );
+    // Found by fuzzing: mandatory, so an empty array and not a null.
+    let none = SaslMechanisms { mechanisms: Symbols::default() };
+    check_sasl("00 53 40 c0 [01 e0 02 00 a3]", SaslPerformative::Mechanisms(none));
     let init = SaslInit { mechanism: "PLAIN", initial_response: Some(b"\0u\0p"), hostname: Some("h") };
     check_sasl("00 53 41 c0 11 03 a3 05 'PLAIN' a0 04 00 'u' 00 'p' a1 01 'h'", SaslPerformative::Init(init));
     check_sasl("00 53 42 c0 04 01 a0 01 07", SaslPerformative::Challenge(SaslChallenge { challenge: &[7] }));

@@ -270,6 +270,16 @@ fn described_values_keep_descriptor_and_value() {
     );
     assert_eq!(described.value(), Ok(Value::Boolean(true)));
     check_error("00 53 01", DecodeError::Truncated);
+    // Wrong inside the descriptor, or inside what it describes.
+    for wrong in ["00 a3 01 ff 43", "00 53 01 a1 01 ff", "00 00 a1 01 ff 43 41", "c0 [01 00 53 01 a1 01 ff]"]
+    {
+        assert!(Value::decode(&bytes(wrong)).is_ok());
+        assert_eq!(
+            check_value(&bytes(wrong)).map_err(|error| error.condition()),
+            Err("amqp:decode-error"),
+            "{wrong}"
+        );
+    }
 }
 
 #[test]
