@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use std::{fmt, io};
 
-use corelane_shard::{Shard, ShardConfig};
+use corelane_shard::Shard;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
@@ -78,6 +78,7 @@ pub fn serve(
     let listeners = bind(&settings.listeners)?;
     let addresses: Vec<_> = listeners.iter().map(Listening::address).collect();
     let clock = Clock::start();
+    let boot = clock.now();
     let Participants { ports, bells, control } =
         participants(plan.cores.len()).map_err(BootError::Doorbells)?;
     let mut threads = Vec::new();
@@ -93,7 +94,7 @@ pub fn serve(
             bells: bells.clone(),
             listeners: if index == 0 { listeners.take().unwrap_or_default() } else { Vec::new() },
         };
-        let config = shard_config(settings, index, plan.cores.len());
+        let config = settings.shard_config(index, plan.cores.len(), boot);
         let thread = driver.start(move || Shard::new(config));
         threads.push(thread.map_err(|error| BootError::Start { shard: index, error })?);
         info!(shard = index, core = plan.cores[index], "started");
@@ -144,16 +145,6 @@ fn idle(settings: &ServeSettings) -> Idle {
         IdlePolicy::Park => Idle::Park,
         IdlePolicy::Adaptive => Idle::Adaptive { spin: Duration::from_micros(settings.spin_us) },
         IdlePolicy::Spin => Idle::Spin,
-    }
-}
-
-fn shard_config(settings: &ServeSettings, index: usize, shards: usize) -> ShardConfig {
-    ShardConfig {
-        index,
-        shards,
-        protocol: settings.shard_protocol(),
-        access: settings.shard_access(),
-        destinations: settings.shard_destinations(),
     }
 }
 
