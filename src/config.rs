@@ -179,7 +179,7 @@ impl ServeSettings {
             limits: ProtocolSettings {
                 frame_size_max: given.max_frame_size.unwrap_or(64 << 10),
                 idle_timeout_us: Some(given.idle_timeout.unwrap_or(60_000_000)).filter(|us| *us != 0),
-                message_size_max: given.max_message_size.unwrap_or(16 << 20),
+                message_size_max: given.max_message_size.unwrap_or(128 << 20),
             },
             destinations: DestinationSettings {
                 auto_create: given.auto_create.unwrap_or(true),

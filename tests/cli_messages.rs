@@ -244,6 +244,25 @@ fn a_signal_closes_connections_and_ends_the_broker() {
 }
 
 #[test]
+fn a_second_signal_ends_the_broker_at_once() {
+    let broker = Broker::start(&["--shards", "2"]);
+    // It does not answer the broker's close, so that the broker waits for it.
+    let client = Client::connect(&broker.url().parse().unwrap()).unwrap();
+    broker.signal(Signal::TERM);
+    let began = Instant::now();
+    broker.signal(Signal::TERM);
+    // Two of a kind may be told as one; then one more makes two.
+    while began.elapsed() < Duration::from_millis(500) {
+        std::thread::sleep(Duration::from_millis(50));
+        broker.signal(Signal::TERM);
+    }
+    let (status, log) = broker.wait();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("a second signal"), "{log}");
+    drop(client);
+}
+
+#[test]
 fn a_port_that_is_taken_is_told_with_what_to_do() {
     let broker = Broker::start(&["--shards", "1"]);
     let output = corelane().args(["serve", "--listen", &broker.address]).output().unwrap();

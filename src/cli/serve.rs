@@ -76,7 +76,7 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "SIZE", env = "CORELANE_MAX_FRAME_SIZE", value_parser = count(setting::FRAME_SIZE))]
     max_frame_size: Option<u64>,
 
-    /// The largest message that is accepted [default: 16MiB]
+    /// The largest message that is accepted [default: 128MiB]
     #[arg(long, value_name = "SIZE", env = "CORELANE_MAX_MESSAGE_SIZE", value_parser = count(setting::MESSAGE_SIZE))]
     max_message_size: Option<u64>,
 

@@ -26,6 +26,7 @@ fn nothing_given_means_loopback_only_and_the_documented_defaults() {
     assert_eq!(settings.idle, IdlePolicy::Adaptive);
     assert_eq!(settings.limits.frame_size_max, 65_536);
     assert_eq!(settings.limits.idle_timeout_us, Some(60_000_000));
+    assert_eq!(settings.limits.message_size_max, 128 << 20);
     assert!(settings.destinations.auto_create);
 }
 

@@ -12,7 +12,7 @@ use super::{DestinationRule, PrefetchSetting, ServeSettings};
 use crate::authenticate::AccessRules;
 
 /// Multi-frame messages that one connection may be sending at the same time, if they are as large as they may be.
-const JOINED_MESSAGES: u64 = 4;
+const JOINED_MESSAGES: u64 = 2;
 
 impl ServeSettings {
     /// What one of the shards is told. `boot` tells this run of the process from others.
@@ -30,10 +30,7 @@ impl ServeSettings {
 
     /// Which ways in are open.
     pub fn access_rules(&self) -> AccessRules {
-        AccessRules {
-            has_users: self.access.users.is_some(),
-            allow_anonymous: self.access.allow_anonymous,
-        }
+        AccessRules { has_users: self.access.users.is_some(), allow_anonymous: self.access.allow_anonymous }
     }
 
     /// What AMQP 1.0 connections are offered and held to, by where they come from.
