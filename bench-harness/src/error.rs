@@ -1,0 +1,103 @@
+//! Why could nothing be measured? Each message says what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a measurement did not come about.
+#[derive(Debug)]
+pub enum BenchError {
+    /// No connection.
+    Unreachable { url: String, error: io::Error },
+    /// The connection broke.
+    Broken { peer: String, error: io::Error },
+    /// The peer closed the connection.
+    Closed { peer: String, reason: Option<String> },
+    /// Nobody answered in time.
+    NoAnswer { peer: String, awaited: &'static str },
+    /// The broker does not let us in.
+    LoginRefused { peer: String, with_password: bool },
+    /// The broker does not let us use the queue.
+    QueueRefused { queue: String, reason: String },
+    /// The broker takes no messages of this size.
+    MessageTooLarge { size: usize, size_max: Option<u64> },
+    /// The program that is to be measured is not there.
+    NoProgram { path: PathBuf },
+    /// The program that is to be measured did not come up.
+    NotStarted { what: &'static str, path: PathBuf, output: String },
+    /// No port is free, or no temporary file can be made.
+    System { doing: &'static str, error: io::Error },
+    /// A core that this process may not use.
+    NoCore { core: usize, usable: Vec<usize> },
+    /// The kernel did not pin us.
+    Pin { core: usize, error: io::Error },
+}
+
+impl fmt::Display for BenchError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BenchError::Unreachable { url, error } => write!(
+                formatter,
+                "cannot connect to {url}: {error}. Is the broker running there? Start one with `corelane serve`, correct \
+                 --url, or leave --url out to have a broker started on a core of its own"
+            ),
+            BenchError::Broken { peer, error } => write!(
+                formatter,
+                "the connection to {peer} broke: {error}. Look into the broker's log, then try again"
+            ),
+            BenchError::Closed { peer, reason: Some(reason) } => {
+                write!(formatter, "{peer} closed the connection: {reason}")
+            }
+            BenchError::Closed { peer, reason: None } => write!(
+                formatter,
+                "{peer} closed the connection without a reason. Does a broker that speaks this --protocol listen there?"
+            ),
+            BenchError::NoAnswer { peer, awaited } => write!(
+                formatter,
+                "{peer} did not answer in time ({awaited}). Does a broker that speaks this --protocol listen there?"
+            ),
+            BenchError::LoginRefused { peer, with_password: true } => write!(
+                formatter,
+                "{peer} refused the user, or takes no PLAIN passwords. Check user and password in --url"
+            ),
+            BenchError::LoginRefused { peer, with_password: false } => write!(
+                formatter,
+                "{peer} refuses anonymous clients. Say who you are with --url amqp://USER:PASSWORD@HOST:PORT"
+            ),
+            BenchError::QueueRefused { queue, reason } => write!(
+                formatter,
+                "the broker refused the queue {queue:?}: {reason}. Make the queue first, or name another with --queue"
+            ),
+            BenchError::MessageTooLarge { size, size_max } => {
+                let limit = size_max.map_or(String::new(), |size| format!(" (at most {size} bytes)"));
+                write!(
+                    formatter,
+                    "the broker takes no messages of {size} bytes{limit}. Choose a smaller --size, or raise the broker's \
+                     --max-message-size"
+                )
+            }
+            BenchError::NoProgram { path } => write!(
+                formatter,
+                "there is no broker at {}. Build it with `cargo build --release -p corelane -p corelane-bench`, say where \
+                 it is with --corelane PATH, or measure a broker that runs already with --url amqp://HOST:PORT",
+                path.display()
+            ),
+            BenchError::NotStarted { what, path, output } => {
+                let output = if output.trim().is_empty() { "it said nothing" } else { output.trim() };
+                write!(formatter, "{} ({what}) did not come up:\n{output}", path.display())
+            }
+            BenchError::System { doing, error } => write!(formatter, "{doing} failed: {error}"),
+            BenchError::NoCore { core, usable } => write!(
+                formatter,
+                "core {core} is not among those this process may use ({usable:?}); correct --broker-core or \
+                 --generator-core"
+            ),
+            BenchError::Pin { core, error } => write!(
+                formatter,
+                "cannot run on core {core}: {error}. Choose other cores with --broker-core and --generator-core"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {}

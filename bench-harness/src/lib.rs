@@ -1,0 +1,33 @@
+//! How fast is a broker, told so that it can be believed?
+//!
+//! A generator on one core, the broker on another, and beside the broker two yardsticks that show what the same machine does
+//! without one. Workloads drive the broker through the protocol's client role; every message is counted, and a wrong count
+//! voids the figures.
+//!
+//! Invariants:
+//! - what is compared is measured in the same round, by the same generator, with the same sockets;
+//! - the generator neither allocates nor waits while it measures;
+//! - the broker is seen from outside only: over TCP, and as a process.
+//!
+//! Left out: open-loop schedules, peers' recipes, charts, AMQP 0-9-1.
+
+pub mod client;
+pub mod clock;
+pub mod cores;
+pub mod error;
+pub mod ledger;
+pub mod message;
+pub mod options;
+pub mod pingpong;
+pub mod progress;
+pub mod quantity;
+pub mod report;
+pub mod rounds;
+pub mod run;
+pub mod sample;
+pub mod saturate;
+pub mod socket;
+pub mod subject;
+pub mod traffic;
+pub mod url;
+pub mod yardstick;

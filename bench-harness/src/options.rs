@@ -1,0 +1,247 @@
+//! What does the command line ask for?
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::message::{BODY_BYTES_MIN, PRODUCERS_MAX};
+use crate::quantity;
+use crate::subject::Idle;
+use crate::traffic::Settle;
+use crate::url::Url;
+
+/// Measures AMQP brokers: how long a message takes, and how many go through in a second.
+///
+/// Without --url it starts a Corelane broker for each round on a core of its own, and beside it two yardsticks on the same
+/// runtime: an echo, which has the two hops of a message, and a relay, which moves bytes as a broker does. What is told
+/// is the ratio within each round, so that figures of different machines can be compared.
+///
+/// Every message is counted. A row where one was lost, doubled, out of order or changed is void. Exit status: 0 if all
+/// rows are good, 1 if one is void or nothing could be measured, 2 for a command that is not understood.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "corelane-bench", version, max_term_width = 100)]
+pub struct Options {
+    #[command(subcommand)]
+    pub workload: Workload,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Workload {
+    /// Latency: one message in flight from a producer to a consumer on another connection
+    ///
+    /// A closed loop: the next message is sent when the one before has arrived.
+    Pingpong(PingpongOptions),
+    /// Throughput: producers and consumers on one queue, as fast as they can
+    ///
+    /// A closed loop: at most --window messages for each consumer are on their way. Latencies are those in a full window.
+    Saturate(SaturateOptions),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct PingpongOptions {
+    #[command(flatten)]
+    pub common: CommonOptions,
+    /// Bytes of a message's body; repeat it or separate by commas for a row each
+    #[arg(long = "size", value_name = "BYTES", value_parser = body_size, value_delimiter = ',', default_values = ["100", "1KiB"])]
+    pub sizes: Vec<usize>,
+    /// How messages are settled on both sides; repeatable
+    #[arg(long = "settle", value_enum, value_delimiter = ',', default_values = ["pre"])]
+    pub settle: Vec<Settle>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SaturateOptions {
+    #[command(flatten)]
+    pub common: CommonOptions,
+    /// Bytes of a message's body; repeat it or separate by commas for a row each
+    #[arg(long = "size", value_name = "BYTES", value_parser = body_size, value_delimiter = ',', default_values = ["100", "1KiB", "16KiB", "1MiB"])]
+    pub sizes: Vec<usize>,
+    /// How messages are settled on both sides; repeatable
+    #[arg(long = "settle", value_enum, value_delimiter = ',', default_values = ["batch"])]
+    pub settle: Vec<Settle>,
+    /// Connections that send
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=PRODUCERS_MAX as i64))]
+    pub producers: u16,
+    /// Connections that receive from the same queue
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub consumers: u16,
+    /// Credit of a consumer, and messages on their way for each [default: 1 MiB of messages, 16 to 2048 of them]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub window: Option<u32>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct CommonOptions {
+    /// The broker to measure [default: a Corelane broker that is started for each round]
+    #[arg(long, value_name = "amqp://HOST:PORT")]
+    pub url: Option<Url>,
+    /// The protocol to speak
+    #[arg(long, value_enum, default_value = "amqp10")]
+    pub protocol: Protocol,
+    /// The queue to use; it must be empty and ours alone
+    #[arg(long, value_name = "NAME", default_value = "corelane-bench")]
+    pub queue: String,
+    /// Measured time of a round
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
+    pub duration: Duration,
+    /// Time before that, which is not measured
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::duration_or_zero)]
+    pub warmup: Duration,
+    /// Rounds of echo, broker and relay
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// One JSON object a row instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// What broker and yardsticks do when they have nothing to do
+    #[arg(long, value_enum, default_value = "adaptive")]
+    pub idle: Idle,
+    /// How long they poll before they sleep, under `adaptive`, in microseconds
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub spin_us: u64,
+    /// The program to start as broker and yardsticks [default: `corelane` in the folder of this program]
+    #[arg(long, value_name = "PATH")]
+    pub corelane: Option<PathBuf>,
+    /// The core that broker and yardsticks run on [default: the first that this process may use]
+    #[arg(long, value_name = "CORE")]
+    pub broker_core: Option<usize>,
+    /// The core that the generator runs on [default: the first other one]
+    #[arg(long, value_name = "CORE")]
+    pub generator_core: Option<usize>,
+    /// Measure neither echo nor relay; a broker on another machine is never compared with them
+    #[arg(long)]
+    pub no_yardsticks: bool,
+    /// No progress on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    Amqp10,
+}
+
+impl Workload {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Workload::Pingpong(_) => "pingpong",
+            Workload::Saturate(_) => "saturate",
+        }
+    }
+
+    pub fn common(&self) -> &CommonOptions {
+        match self {
+            Workload::Pingpong(options) => &options.common,
+            Workload::Saturate(options) => &options.common,
+        }
+    }
+
+    /// Size and settling of each row.
+    pub fn rows(&self) -> Vec<(usize, Settle)> {
+        let (sizes, settle) = match self {
+            Workload::Pingpong(options) => (&options.sizes, &options.settle),
+            Workload::Saturate(options) => (&options.sizes, &options.settle),
+        };
+        settle.iter().flat_map(|settle| sizes.iter().map(|size| (*size, *settle))).collect()
+    }
+
+    /// A consumer's credit.
+    pub fn window(&self, size: usize) -> u32 {
+        match self {
+            Workload::Pingpong(_) => PINGPONG_WINDOW,
+            Workload::Saturate(options) => options.window.unwrap_or_else(|| default_window(size)),
+        }
+    }
+}
+
+/// Credit that one message in flight never uses up, and that is seldom renewed.
+const PINGPONG_WINDOW: u32 = 1000;
+
+fn default_window(size: usize) -> u32 {
+    ((1 << 20) / size.max(1)).clamp(16, 2048) as u32
+}
+
+impl Protocol {
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Amqp10 => "amqp10",
+        }
+    }
+}
+
+fn body_size(text: &str) -> Result<usize, String> {
+    let size = quantity::size(text)?;
+    if size < BODY_BYTES_MIN {
+        return Err(format!(
+            "at least {BODY_BYTES_MIN}: the body carries a sequence number and the time of sending"
+        ));
+    }
+    if size > 1 << 30 {
+        return Err("at most 1024 MiB".to_owned());
+    }
+    Ok(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Workload, clap::Error> {
+        let words = std::iter::once("corelane-bench").chain(line.split_whitespace());
+        Options::try_parse_from(words).map(|options| options.workload)
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults() {
+        let pingpong = parse("pingpong").unwrap();
+        assert_eq!(pingpong.rows(), [(100, Settle::Pre), (1024, Settle::Pre)]);
+        let common = pingpong.common();
+        assert_eq!((common.duration, common.warmup), (Duration::from_secs(5), Duration::from_secs(1)));
+        assert_eq!((common.rounds, common.idle, common.spin_us), (7, Idle::Adaptive, 20));
+        assert_eq!((common.protocol, common.json, &common.url), (Protocol::Amqp10, false, &None));
+        let saturate = parse("saturate").unwrap();
+        assert_eq!(saturate.rows().len(), 4);
+        let windows: Vec<u32> = saturate.rows().iter().map(|(size, _)| saturate.window(*size)).collect();
+        assert_eq!(windows, [2048, 1024, 64, 16]);
+    }
+
+    #[test]
+    fn everything_given() {
+        let line = "saturate --url amqp://a:b@h:1 --protocol amqp10 --size 16 --size 1MiB --duration 2s --warmup 0 \
+                    --rounds 3 --producers 2 --consumers 4 --window 50 --settle pre,batch --json --idle spin --quiet";
+        let Workload::Saturate(options) = parse(line).unwrap() else { panic!() };
+        assert_eq!((options.producers, options.consumers, options.window), (2, 4, Some(50)));
+        assert_eq!(options.common.url.as_ref().map(|url| url.port), Some(1));
+        assert_eq!((options.common.warmup, options.common.rounds), (Duration::ZERO, 3));
+        assert!(options.common.json && options.common.quiet);
+        let rows = Workload::Saturate(options).rows();
+        let (pre, batch) = (Settle::Pre, Settle::Batch);
+        assert_eq!(rows, [(16, pre), (1 << 20, pre), (16, batch), (1 << 20, batch)]);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_with_the_reason() {
+        let check = |line: &str, expect: &str| {
+            let error = parse(line).unwrap_err().to_string();
+            assert!(error.contains(expect), "{line}: {error}");
+        };
+        check("pingpong --size 15", "sequence number");
+        check("pingpong --size many", "100, 16KiB, 1MiB");
+        check("pingpong --duration 0", "5s, 500ms");
+        check("pingpong --rounds 0", "1..=1000");
+        check("pingpong --url amqps://h", "amqp://");
+        check("pingpong --url http://h", "amqp://HOST:PORT");
+        check("pingpong --protocol mqtt", "amqp10");
+        check("pingpong --producers 2", "unexpected argument");
+        check("saturate --window 0", "1..");
+        check("saturate --producers 257", "1..=256");
+        check("fanout", "unrecognized subcommand");
+    }
+}

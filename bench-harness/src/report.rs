@@ -1,0 +1,249 @@
+//! How are rows told? As a table for people, as one JSON object a row for programs.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::quantity::show_size;
+use crate::rounds::{Spread, Verdict};
+use crate::traffic::Settle;
+
+/// One line of a report. Times are microseconds, rates messages a second; what was not measured is null.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row {
+    pub workload: &'static str,
+    pub protocol: &'static str,
+    /// Bytes of a body.
+    pub size: usize,
+    /// Median over the rounds.
+    pub rate_per_s: Option<f64>,
+    /// Percentiles over all messages of all rounds.
+    pub p50_us: Option<f64>,
+    pub p99_us: Option<f64>,
+    pub p999_us: Option<f64>,
+    pub echo_p50_us: Option<f64>,
+    pub relay_rate_per_s: Option<f64>,
+    /// Why the row is worth nothing.
+    pub void: Option<String>,
+
+    pub settle: &'static str,
+    pub producers: usize,
+    pub consumers: usize,
+    pub window: u32,
+    /// Our p50 in echoes of the same round: median and range over the rounds.
+    pub ratio_echo: Option<f64>,
+    pub ratio_echo_min: Option<f64>,
+    pub ratio_echo_max: Option<f64>,
+    /// Our p99 in p99s of the echo: median over the rounds.
+    pub ratio_echo_p99: Option<f64>,
+    /// Our rate in relays of the same round: median and range over the rounds.
+    pub ratio_relay: Option<f64>,
+    pub ratio_relay_min: Option<f64>,
+    pub ratio_relay_max: Option<f64>,
+    pub echo_p99_us: Option<f64>,
+    pub rounds: usize,
+    pub rounds_dropped: usize,
+    /// Processor time of the broker a message, and the share of its core that it took.
+    pub broker_cpu_us: Option<f64>,
+    pub broker_busy: Option<f64>,
+    pub sent: u64,
+    pub confirmed: u64,
+    pub delivered: u64,
+    pub duplicated: u64,
+    pub lost: u64,
+}
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    pub workload: &'static str,
+    pub protocol: &'static str,
+    pub size: usize,
+    pub settle: Settle,
+    pub producers: usize,
+    pub consumers: usize,
+    pub window: u32,
+}
+
+impl Row {
+    pub fn new(subject: &Subject, verdict: &Verdict) -> Row {
+        let percentile = |percentile| verdict.latencies.percentile_us(percentile).map(round);
+        let middle = |spread: Option<Spread>| spread.map(|spread| round(spread.median));
+        let low = |spread: Option<Spread>| spread.map(|spread| round(spread.min));
+        let high = |spread: Option<Spread>| spread.map(|spread| round(spread.max));
+        let counts = &verdict.counts;
+        Row {
+            workload: subject.workload,
+            protocol: subject.protocol,
+            size: subject.size,
+            rate_per_s: middle(verdict.rate_per_s),
+            p50_us: percentile(50.0),
+            p99_us: percentile(99.0),
+            p999_us: percentile(99.9),
+            echo_p50_us: verdict.echo_latencies.percentile_us(50.0).map(round),
+            relay_rate_per_s: middle(verdict.relay_rate_per_s),
+            void: counts.fault().or_else(|| verdict.latencies.is_empty().then(|| NOTHING.to_owned())),
+            settle: settle_name(subject.settle),
+            producers: subject.producers,
+            consumers: subject.consumers,
+            window: subject.window,
+            ratio_echo: middle(verdict.ratio_echo),
+            ratio_echo_min: low(verdict.ratio_echo),
+            ratio_echo_max: high(verdict.ratio_echo),
+            ratio_echo_p99: middle(verdict.ratio_echo_p99),
+            ratio_relay: middle(verdict.ratio_relay),
+            ratio_relay_min: low(verdict.ratio_relay),
+            ratio_relay_max: high(verdict.ratio_relay),
+            echo_p99_us: verdict.echo_latencies.percentile_us(99.0).map(round),
+            rounds: verdict.rounds,
+            rounds_dropped: verdict.dropped,
+            broker_cpu_us: middle(verdict.cpu_us),
+            broker_busy: middle(verdict.busy),
+            sent: counts.sent,
+            confirmed: counts.confirmed,
+            delivered: counts.delivered,
+            duplicated: counts.duplicated,
+            lost: counts.lost,
+        }
+    }
+
+    /// One line without its end.
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("a row has string keys and plain values")
+    }
+}
+
+const NOTHING: &str = "nothing arrived in the measured time";
+
+/// A row a line, the columns that `workload` is about.
+pub fn table(rows: &[Row]) -> String {
+    let is_latency = rows.iter().all(|row| row.workload == "pingpong");
+    let mut lines = vec![if is_latency { latency_head() } else { rate_head() }];
+    lines.extend(rows.iter().map(|row| if is_latency { latency_line(row) } else { rate_line(row) }));
+    let mut text = align(&lines);
+    for row in rows {
+        if let Some(reason) = &row.void {
+            let _ = writeln!(text, "void: {} {}: {reason}", show_size(row.size), row.settle);
+        }
+    }
+    text
+}
+
+fn latency_head() -> Vec<String> {
+    let names = ["size", "settle", "p50 us", "p99", "p99.9", "echo p50", "echo p99"];
+    heads(&names, &["p50 in echoes", "p99 in echoes", "rounds"])
+}
+
+fn latency_line(row: &Row) -> Vec<String> {
+    let mut cells = vec![show_size(row.size), row.settle.to_owned()];
+    cells.extend([row.p50_us, row.p99_us, row.p999_us, row.echo_p50_us, row.echo_p99_us].map(show_us));
+    cells.push(show_ratio(row, row.ratio_echo, row.ratio_echo_min, row.ratio_echo_max));
+    cells.push(show_ratio(row, row.ratio_echo_p99, None, None));
+    cells.push(show_rounds(row));
+    cells
+}
+
+fn rate_head() -> Vec<String> {
+    let names = ["size", "settle", "window", "messages/s", "MB/s", "relay/s"];
+    heads(&names, &["in relays", "broker us/message", "busy", "p50 us", "p99", "rounds"])
+}
+
+fn rate_line(row: &Row) -> Vec<String> {
+    let mb_per_s = row.rate_per_s.map(|rate| rate * row.size as f64 / 1e6);
+    vec![
+        show_size(row.size),
+        row.settle.to_owned(),
+        row.window.to_string(),
+        show_count(row.rate_per_s),
+        show_count(mb_per_s),
+        show_count(row.relay_rate_per_s),
+        show_ratio(row, row.ratio_relay, row.ratio_relay_min, row.ratio_relay_max),
+        show_us(row.broker_cpu_us),
+        row.broker_busy.map_or(NONE.to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
+        show_us(row.p50_us),
+        show_us(row.p99_us),
+        show_rounds(row),
+    ]
+}
+
+const NONE: &str = "-";
+
+fn heads(first: &[&str], rest: &[&str]) -> Vec<String> {
+    first.iter().chain(rest).map(|name| (*name).to_owned()).collect()
+}
+
+fn show_us(us: Option<f64>) -> String {
+    match us {
+        None => NONE.to_owned(),
+        Some(us) if us < 10.0 => format!("{us:.2}"),
+        Some(us) if us < 1000.0 => format!("{us:.1}"),
+        Some(us) => format!("{us:.0}"),
+    }
+}
+
+/// With thin groups of three.
+fn show_count(count: Option<f64>) -> String {
+    let Some(count) = count else { return NONE.to_owned() };
+    let digits = format!("{count:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn show_ratio(row: &Row, median: Option<f64>, min: Option<f64>, max: Option<f64>) -> String {
+    match (&row.void, median, min.zip(max)) {
+        (Some(_), _, _) => "void".to_owned(),
+        (None, None, _) => NONE.to_owned(),
+        (None, Some(median), None) => format!("{median:.2}"),
+        (None, Some(median), Some((min, max))) => format!("{median:.2} ({min:.2}-{max:.2})"),
+    }
+}
+
+fn show_rounds(row: &Row) -> String {
+    match row.rounds_dropped {
+        0 => row.rounds.to_string(),
+        dropped => format!("{} of {}, {dropped} disturbed", row.rounds - dropped, row.rounds),
+    }
+}
+
+fn settle_name(settle: Settle) -> &'static str {
+    match settle {
+        Settle::Pre => "pre",
+        Settle::Batch => "batch",
+    }
+}
+
+/// Columns to the right, but the first two.
+fn align(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(String::len).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for line in lines {
+        let mut shown = String::new();
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            let gap = if column > 0 { "  " } else { "" };
+            let _ = if column < 2 {
+                write!(shown, "{gap}{cell:<width$}")
+            } else {
+                write!(shown, "{gap}{cell:>width$}")
+            };
+        }
+        let _ = writeln!(text, "{}", shown.trim_end());
+    }
+    text
+}
+
+/// Three decimals: nanoseconds of a time in microseconds.
+fn round(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

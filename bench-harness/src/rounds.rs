@@ -1,0 +1,208 @@
+//! What do several rounds say together?
+//!
+//! Each round holds everything that is compared. Ratios are taken within a round; told are their median and range. A round
+//! whose echo is more than 15 % off the median echo was disturbed and is dropped, and how many were is told.
+
+use crate::sample::{Counts, Latencies, Sample};
+
+/// How far from the median a round's echo may be.
+const ECHO_OFF_MAX: f64 = 0.15;
+
+/// Everything that was measured in one round.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    pub ours: Sample,
+    pub echo: Option<Sample>,
+    pub relay: Option<Sample>,
+}
+
+/// The middle of some figures and how far they reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+/// What the rounds say.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    pub rounds: usize,
+    pub dropped: usize,
+    /// Of all kept rounds.
+    pub latencies: Latencies,
+    pub echo_latencies: Latencies,
+    pub rate_per_s: Option<Spread>,
+    pub relay_rate_per_s: Option<Spread>,
+    /// Our median latency in echoes.
+    pub ratio_echo: Option<Spread>,
+    /// The same of the 99th percentiles.
+    pub ratio_echo_p99: Option<Spread>,
+    /// Our rate in relays.
+    pub ratio_relay: Option<Spread>,
+    /// Processor time of the broker a message.
+    pub cpu_us: Option<Spread>,
+    /// Share of the measured time that the broker was on its core.
+    pub busy: Option<Spread>,
+    /// Of all rounds, dropped or not: a fault counts wherever it is.
+    pub counts: Counts,
+}
+
+impl Round {
+    fn echo_us(&self, percentile: f64) -> Option<f64> {
+        self.echo.as_ref()?.latencies.percentile_us(percentile)
+    }
+
+    fn ratio_echo(&self, percentile: f64) -> Option<f64> {
+        Some(self.ours.latencies.percentile_us(percentile)? / self.echo_us(percentile)?)
+    }
+
+    fn relay_rate_per_s(&self) -> Option<f64> {
+        self.relay.as_ref()?.rate_per_s()
+    }
+
+    fn ratio_relay(&self) -> Option<f64> {
+        Some(self.ours.rate_per_s()? / self.relay_rate_per_s()?)
+    }
+
+    fn busy(&self) -> Option<f64> {
+        let seconds = self.ours.elapsed.as_secs_f64();
+        Some(self.ours.cpu.filter(|_| seconds > 0.0)?.as_secs_f64() / seconds)
+    }
+}
+
+impl Spread {
+    /// `None` of nothing.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut figures: Vec<f64> = figures.into_iter().collect();
+        figures.sort_by(f64::total_cmp);
+        let (min, max) = (*figures.first()?, *figures.last()?);
+        let middle = figures.len() / 2;
+        let median = if figures.len().is_multiple_of(2) {
+            f64::midpoint(figures[middle - 1], figures[middle])
+        } else {
+            figures[middle]
+        };
+        Some(Spread { median, min, max })
+    }
+}
+
+impl Verdict {
+    pub fn of(rounds: &[Round]) -> Verdict {
+        let echo = Spread::of(rounds.iter().filter_map(|round| round.echo_us(50.0)));
+        let is_kept = |round: &&Round| match (echo, round.echo_us(50.0)) {
+            (Some(echo), Some(us)) => (us - echo.median).abs() <= ECHO_OFF_MAX * echo.median,
+            (_, _) => true,
+        };
+        let kept: Vec<&Round> = rounds.iter().filter(is_kept).collect();
+        let spread =
+            |figure: fn(&Round) -> Option<f64>| Spread::of(kept.iter().filter_map(|round| figure(round)));
+        let mut verdict = Verdict {
+            rounds: rounds.len(),
+            dropped: rounds.len() - kept.len(),
+            rate_per_s: spread(|round| round.ours.rate_per_s()),
+            relay_rate_per_s: spread(Round::relay_rate_per_s),
+            ratio_echo: spread(|round| round.ratio_echo(50.0)),
+            ratio_echo_p99: spread(|round| round.ratio_echo(99.0)),
+            ratio_relay: spread(Round::ratio_relay),
+            cpu_us: spread(|round| round.ours.cpu_us()),
+            busy: spread(Round::busy),
+            ..Verdict::default()
+        };
+        for round in &kept {
+            verdict.latencies.merge(&round.ours.latencies);
+            if let Some(echo) = &round.echo {
+                verdict.echo_latencies.merge(&echo.latencies);
+            }
+        }
+        for round in rounds {
+            verdict.counts.add(&round.ours.counts);
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn sample(latency_us: u64, count: u64) -> Sample {
+        let mut sample = Sample { count, elapsed: Duration::from_secs(1), ..Sample::default() };
+        sample.latencies.record(latency_us * 1000);
+        sample.counts = Counts { sent: count, delivered: count, ..Counts::default() };
+        sample
+    }
+
+    /// A round of (our latency, echo's latency, our rate, relay's rate).
+    fn round(ours_us: u64, echo_us: u64, rate: u64, relay_rate: u64) -> Round {
+        Round {
+            ours: sample(ours_us, rate),
+            echo: Some(sample(echo_us, 1)),
+            relay: Some(sample(1, relay_rate)),
+        }
+    }
+
+    fn assert_near(spread: Option<Spread>, median: f64, min: f64, max: f64) {
+        let spread = spread.unwrap();
+        for (got, expect) in [(spread.median, median), (spread.min, min), (spread.max, max)] {
+            assert!((got - expect).abs() <= expect * 2e-3, "{spread:?}, expected {median} {min} {max}");
+        }
+    }
+
+    #[test]
+    fn medians() {
+        let check = |figures: &[f64], expect: Option<(f64, f64, f64)>| {
+            let expect = expect.map(|(median, min, max)| Spread { median, min, max });
+            assert_eq!(Spread::of(figures.iter().copied()), expect);
+        };
+        check(&[], None);
+        check(&[3.0], Some((3.0, 3.0, 3.0)));
+        check(&[3.0, 1.0], Some((2.0, 1.0, 3.0)));
+        check(&[9.0, 1.0, 2.0], Some((2.0, 1.0, 9.0)));
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        // The machine gets slower from round to round; the ratio stays.
+        let rounds = [round(110, 100, 400, 500), round(121, 110, 320, 400), round(99, 90, 480, 600)];
+        let verdict = Verdict::of(&rounds);
+        assert_eq!((verdict.rounds, verdict.dropped), (3, 0));
+        assert_near(verdict.ratio_echo, 1.1, 1.1, 1.1);
+        assert_near(verdict.ratio_relay, 0.8, 0.8, 0.8);
+        assert_near(verdict.rate_per_s, 400.0, 320.0, 480.0);
+        assert_eq!(verdict.latencies.count(), 3);
+        assert_eq!(verdict.counts.sent, 1200);
+    }
+
+    #[test]
+    fn a_disturbed_round_is_dropped_and_its_faults_are_not() {
+        let mut disturbed = round(500, 116, 10, 10);
+        disturbed.ours.counts.lost = 1;
+        let rounds =
+            [round(100, 100, 100, 200), round(102, 101, 110, 200), disturbed, round(98, 99, 90, 200)];
+        let verdict = Verdict::of(&rounds);
+        assert_eq!((verdict.rounds, verdict.dropped), (4, 1));
+        assert_near(verdict.ratio_echo, 1.0, 0.99, 1.01);
+        assert_near(verdict.rate_per_s, 100.0, 90.0, 110.0);
+        assert_eq!((verdict.latencies.count(), verdict.echo_latencies.count()), (3, 3));
+        assert_eq!(verdict.counts.lost, 1);
+    }
+
+    #[test]
+    fn without_yardsticks_there_are_no_ratios_and_nothing_is_dropped() {
+        let alone = |us| Round { ours: sample(us, 1), ..Round::default() };
+        let verdict = Verdict::of(&[alone(1), alone(1000)]);
+        assert_eq!((verdict.rounds, verdict.dropped), (2, 0));
+        assert_eq!((verdict.ratio_echo, verdict.ratio_relay), (None, None));
+    }
+
+    #[test]
+    fn a_busy_broker_has_no_time_left() {
+        let mut busy = round(1, 1, 1000, 1);
+        busy.ours.cpu = Some(Duration::from_millis(900));
+        let verdict = Verdict::of(&[busy]);
+        assert_near(verdict.busy, 0.9, 0.9, 0.9);
+        assert_near(verdict.cpu_us, 900.0, 900.0, 900.0);
+    }
+}

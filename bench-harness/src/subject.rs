@@ -1,0 +1,237 @@
+//! How is the program started that is measured? `corelane` as a broker, as an echo or as a relay, on a core of its own.
+//!
+//! Each measurement starts it anew, so that programs that poll do not share the core. It ends with the harness: by SIGTERM,
+//! or if it does not listen by SIGKILL.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cores::{Cores, pin};
+use crate::error::BenchError;
+
+/// How long a program may take until it takes connections.
+const START_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long it may take to stop when it is asked to.
+const STOP_TIME_MAX: Duration = Duration::from_secs(3);
+/// How often we look.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A port may be taken between our choice and the program's start.
+const STARTS_MAX: u32 = 3;
+
+/// What the program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Broker,
+    Echo,
+    Relay,
+}
+
+/// What the measured program does when it has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Idle {
+    /// Sleep at once.
+    Park,
+    /// Poll for a while, then sleep.
+    Adaptive,
+    /// Poll for ever.
+    Spin,
+}
+
+/// How to start the program.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub program: PathBuf,
+    pub cores: Cores,
+    pub idle: Idle,
+    pub spin_us: u64,
+}
+
+/// A program that runs.
+pub struct Subject {
+    pub address: SocketAddr,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Launch {
+    /// Starts the program and waits until it takes connections.
+    pub fn start(&self, role: Role) -> Result<Subject, BenchError> {
+        if !self.program.is_file() {
+            return Err(BenchError::NoProgram { path: self.program.clone() });
+        }
+        let mut attempt = 1;
+        loop {
+            match self.start_once(role) {
+                Err(BenchError::NotStarted { .. }) if attempt < STARTS_MAX => attempt += 1,
+                result => return result,
+            }
+        }
+    }
+
+    fn start_once(&self, role: Role) -> Result<Subject, BenchError> {
+        let address = free_address().map_err(system("finding a free port"))?;
+        let log = log_path();
+        let output = File::create(&log).map_err(system("making a temporary file"))?;
+        let error_output = output.try_clone().map_err(system("making a temporary file"))?;
+        let mut command = Command::new(&self.program);
+        command.args(self.arguments(role, address)).stdin(Stdio::null()).stdout(output).stderr(error_output);
+        for (name, _) in std::env::vars_os() {
+            // A broker that is configured for something else would be another broker.
+            if name.to_string_lossy().starts_with("CORELANE_") {
+                command.env_remove(name);
+            }
+        }
+        // It inherits the core from us.
+        pin(self.cores.broker)?;
+        let child = command.spawn();
+        pin(self.cores.generator)?;
+        let mut subject = match child {
+            Ok(child) => Subject { address, child, log },
+            Err(error) => {
+                let _ = fs::remove_file(&log);
+                return Err(self.not_started(role, error.to_string()));
+            }
+        };
+        if subject.wait_until_it_listens() {
+            return Ok(subject);
+        }
+        let output = fs::read_to_string(&subject.log).unwrap_or_default();
+        Err(self.not_started(role, output))
+    }
+
+    fn arguments(&self, role: Role, address: SocketAddr) -> Vec<String> {
+        let (role, core): (&[&str], &str) = match role {
+            Role::Broker => (&["serve", "--in-memory", "--shards", "1", "--log", "warn"], "--cores"),
+            Role::Echo => (&["baseline", "echo"], "--core"),
+            Role::Relay => (&["baseline", "relay"], "--core"),
+        };
+        let idle = match self.idle {
+            Idle::Park => "park",
+            Idle::Adaptive => "adaptive",
+            Idle::Spin => "spin",
+        };
+        let (number, address) = (self.cores.broker.to_string(), address.to_string());
+        let spin_us = self.spin_us.to_string();
+        let settings = ["--listen", &address, core, &number, "--idle", idle, "--spin-us", &spin_us];
+        role.iter().chain(&settings).map(|argument| (*argument).to_owned()).collect()
+    }
+
+    fn not_started(&self, role: Role, output: String) -> BenchError {
+        let what = match role {
+            Role::Broker => "the broker",
+            Role::Echo => "the echo",
+            Role::Relay => "the relay",
+        };
+        BenchError::NotStarted { what, path: self.program.clone(), output }
+    }
+}
+
+impl Subject {
+    /// Processor time of all its threads so far, where the kernel tells.
+    pub fn cpu(&self) -> Option<Duration> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let mut total_ns = 0;
+        for task in tasks.flatten() {
+            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            total_ns += text.split_whitespace().next()?.parse::<u64>().ok()?;
+        }
+        Some(Duration::from_nanos(total_ns))
+    }
+
+    fn wait_until_it_listens(&mut self) -> bool {
+        let deadline = Instant::now() + START_TIME_MAX;
+        while Instant::now() < deadline {
+            if TcpStream::connect(self.address).is_ok() {
+                return true;
+            }
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        false
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + STOP_TIME_MAX;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                break;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let _ = fs::remove_file(&self.log);
+    }
+}
+
+/// The `corelane` that was built together with this program.
+pub fn program_beside_us() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    let folder = own.parent().unwrap_or(Path::new("."));
+    // Test programs stand one folder deeper.
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
+    folder.join("corelane")
+}
+
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+fn log_path() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("corelane-bench-{}-{count}.log", std::process::id()))
+}
+
+fn system(doing: &'static str) -> impl FnOnce(io::Error) -> BenchError {
+    move |error| BenchError::System { doing, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(program: &str) -> Launch {
+        let cores = Cores::choose(None, None).unwrap();
+        Launch { program: program.into(), cores, idle: Idle::Adaptive, spin_us: 20 }
+    }
+
+    #[test]
+    fn yardsticks_are_started_as_the_broker_is() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1234));
+        let launch = Launch { cores: Cores { broker: 3, generator: 4 }, ..launch("corelane") };
+        let check = |role: Role, kind: &str, core: &str| {
+            let expect = format!("{kind} --listen 127.0.0.1:1234 {core} --idle adaptive --spin-us 20");
+            assert_eq!(launch.arguments(role, address).join(" "), expect);
+        };
+        check(Role::Broker, "serve --in-memory --shards 1 --log warn", "--cores 3");
+        check(Role::Echo, "baseline echo", "--core 3");
+        check(Role::Relay, "baseline relay", "--core 3");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_said() {
+        let error = launch("/nowhere/corelane").start(Role::Broker).err().unwrap().to_string();
+        assert!(error.contains("/nowhere/corelane") && error.contains("cargo build"), "{error}");
+    }
+
+    #[test]
+    fn what_a_program_said_before_it_failed_is_shown() {
+        let error = launch("/bin/ls").start(Role::Broker).err().unwrap().to_string();
+        assert!(error.contains("did not come up") && error.contains("--in-memory"), "{error}");
+    }
+}

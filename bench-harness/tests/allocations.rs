@@ -1,0 +1,80 @@
+//! The generator allocates nothing per message while it measures.
+#![expect(clippy::unwrap_used, reason = "a test fails by it, with the place")]
+#![expect(unsafe_code, reason = "a global allocator is unsafe to write")]
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use corelane_bench::clock::{Phase, Timing};
+use corelane_bench::traffic::{Flow, Settle};
+use corelane_bench::url::Url;
+use corelane_bench::{pingpong, saturate};
+
+use support::{Behaviour, FakeBroker};
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts the allocations of each thread by itself, so that the fake broker's do not matter.
+struct Counting;
+
+// SAFETY: every call is passed on unchanged; the count is a constant-initialised cell of the thread.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A list of unsettled deliveries may still grow to its full length, by doubling, if the warm-up was too slow for that.
+const GROWTH_MAX: u64 = 8;
+
+#[test]
+fn nothing_is_allocated_while_it_measures() {
+    let timing = Timing {
+        warmup: Duration::from_millis(300),
+        duration: Duration::from_millis(300),
+        patience: Duration::from_secs(2),
+    };
+    let broker = FakeBroker::start(Behaviour::default());
+    let url = Url::local(broker.address);
+    for settle in [Settle::Pre, Settle::Batch] {
+        for size in [100, 1024, 16 << 10] {
+            let flow = Flow { queue: "q".to_owned(), size, settle, window: 256, run: 1 };
+            for workload in ["pingpong", "saturate"] {
+                let mut counts = [0; 2];
+                let mut watch = |phase: Phase| {
+                    counts[usize::from(phase == Phase::Measured)] = COUNT.with(Cell::get);
+                };
+                let sample = match workload {
+                    "pingpong" => pingpong::run(&url, &flow, &timing, &mut watch),
+                    _ => saturate::run(&url, &flow, 1, 1, &timing, &mut watch),
+                };
+                let sample = sample.unwrap();
+                assert_eq!(sample.counts.fault(), None);
+                assert!(sample.count > 2 * GROWTH_MAX, "{workload} {size}: {} messages", sample.count);
+                let allocated = counts[1] - counts[0];
+                assert!(allocated <= GROWTH_MAX, "{workload} {size} {settle:?}: {allocated} allocations");
+            }
+        }
+    }
+}

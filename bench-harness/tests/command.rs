@@ -1,0 +1,82 @@
+//! The command as a user meets it: rows, errors that say what to do, exit status.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by it, with the place")]
+
+mod support;
+
+use std::net::TcpListener;
+
+use assert_cmd::Command;
+
+use support::{Behaviour, FakeBroker};
+
+fn bench(arguments: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane-bench"));
+    let output = command.args(arguments.split_whitespace()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+const QUICK: &str = "--duration 100ms --warmup 10ms --rounds 2 --no-yardsticks";
+
+#[test]
+fn a_json_row_for_each_size() {
+    let broker = FakeBroker::start(Behaviour::default());
+    for workload in ["pingpong", "saturate"] {
+        let (code, out, progress) =
+            bench(&format!("{workload} --url {} --size 100,1KiB --json {QUICK}", broker.address));
+        assert_eq!(code, Some(0), "{out}{progress}");
+        let rows: Vec<serde_json::Value> =
+            out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let sizes: Vec<u64> = rows.iter().map(|row| row["size"].as_u64().unwrap()).collect();
+        assert_eq!(sizes, [100, 1024]);
+        for row in rows {
+            assert_eq!((&row["workload"], &row["protocol"]), (&workload.into(), &"amqp10".into()));
+            assert!(row["void"].is_null() && row["echo_p50_us"].is_null());
+            assert!(row["p50_us"].as_f64().unwrap() > 0.0 && row["rate_per_s"].as_f64().unwrap() > 0.0);
+        }
+        assert!(progress.contains("round 2 of 2: broker"), "{progress}");
+    }
+}
+
+#[test]
+fn a_table_and_no_progress_when_quiet() {
+    let broker = FakeBroker::start(Behaviour::default());
+    let (code, out, progress) =
+        bench(&format!("pingpong --url {} --size 100 --quiet {QUICK}", broker.address));
+    assert_eq!(code, Some(0), "{progress}");
+    assert!(out.starts_with("size") && out.lines().count() == 2, "{out}");
+    assert!(!progress.contains("round"), "{progress}");
+}
+
+#[test]
+fn a_void_row_is_a_failure() {
+    let broker = FakeBroker::start(Behaviour { double_every: Some(5), ..Behaviour::default() });
+    let (code, out, _) = bench(&format!("saturate --url {} --size 100 --json {QUICK}", broker.address));
+    assert_eq!(code, Some(1));
+    let row: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(row["void"].as_str().unwrap().contains("delivered twice"), "{out}");
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let check = |arguments: &str, expect_code: i32, expect: &[&str]| {
+        let (code, out, error) = bench(arguments);
+        assert_eq!((code, out.as_str()), (Some(expect_code), ""), "{error}");
+        for expect in expect {
+            assert!(error.contains(expect), "{error:?} does not say {expect:?}");
+        }
+    };
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let away = format!("pingpong --url amqp://{free} --no-yardsticks --quiet");
+    check(&away, 1, &["cannot connect", "Is the broker running there?", "--url"]);
+    check("pingpong --corelane /nowhere/corelane", 1, &["/nowhere/corelane", "cargo build --release"]);
+    check("pingpong --broker-core 1000", 1, &["core 1000", "--broker-core"]);
+    check("pingpong --size 1", 2, &["sequence number"]);
+    check("", 2, &["pingpong", "saturate"]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let hung_up = std::thread::spawn(move || drop(silent.accept()));
+    check(&format!("pingpong --url {address} --no-yardsticks"), 1, &["closed the connection", "--protocol"]);
+    hung_up.join().unwrap();
+}

@@ -1,0 +1,167 @@
+//! Workloads against a broker whose faults and delays are known: all of them must be reported as they are.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by it, with the place")]
+
+mod support;
+
+use std::time::Duration;
+
+use corelane_bench::clock::{Phase, Timing};
+use corelane_bench::error::BenchError;
+use corelane_bench::message::Template;
+use corelane_bench::sample::Sample;
+use corelane_bench::traffic::{Flow, Settle};
+use corelane_bench::url::Url;
+use corelane_bench::{pingpong, saturate};
+
+use support::{Behaviour, FakeBroker};
+
+const TIMING: Timing = Timing {
+    warmup: Duration::from_millis(20),
+    duration: Duration::from_millis(200),
+    patience: Duration::from_secs(2),
+};
+
+fn flow(size: usize, settle: Settle) -> Flow {
+    Flow { queue: "q".to_owned(), size, settle, window: 64, run: 0x1234 }
+}
+
+fn ping(broker: &FakeBroker, flow: &Flow) -> Result<Sample, BenchError> {
+    pingpong::run(&Url::local(broker.address), flow, &TIMING, &mut |_| {})
+}
+
+fn load(broker: &FakeBroker, flow: &Flow, producers: usize, consumers: usize) -> Result<Sample, BenchError> {
+    saturate::run(&Url::local(broker.address), flow, producers, consumers, &TIMING, &mut |_| {})
+}
+
+/// What both workloads say of a broker's faults.
+fn check_faults(behaviour: Behaviour, expect: &str) {
+    let broker = FakeBroker::start(behaviour);
+    let sample = load(&broker, &flow(100, Settle::Batch), 1, 1).unwrap();
+    let fault = sample.counts.fault().unwrap_or_default();
+    assert!(fault.contains(expect), "{fault:?} does not say {expect:?}: {:?}", sample.counts);
+}
+
+#[test]
+fn a_good_broker_has_no_fault() {
+    let broker = FakeBroker::start(Behaviour::default());
+    for settle in [Settle::Pre, Settle::Batch] {
+        for size in [16, 1000, 200_000] {
+            for sample in [ping(&broker, &flow(size, settle)), load(&broker, &flow(size, settle), 1, 1)] {
+                let sample = sample.unwrap();
+                let counts = sample.counts;
+                assert_eq!(counts.fault(), None, "{size} {settle:?}");
+                assert_eq!(counts.sent, counts.delivered);
+                assert_eq!(counts.confirmed, if settle == Settle::Batch { counts.sent } else { 0 });
+                assert!(0 < sample.count && sample.count <= counts.sent, "the warm-up is not in the rate");
+                assert!(sample.latencies.count() > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn several_producers_and_consumers() {
+    let broker = FakeBroker::start(Behaviour::default());
+    let sample = load(&broker, &flow(100, Settle::Batch), 3, 2).unwrap();
+    assert_eq!(sample.counts.fault(), None);
+    assert!(sample.counts.sent > 0);
+}
+
+#[test]
+fn a_known_delay_is_measured() {
+    let delay = Duration::from_millis(3);
+    let broker = FakeBroker::start(Behaviour { delay, ..Behaviour::default() });
+    let sample = ping(&broker, &flow(100, Settle::Pre)).unwrap();
+    let least = sample.latencies.percentile_us(0.0).unwrap();
+    assert!(least >= 2990.0, "{least} us are less than the broker waits");
+    // One message at a time: nothing but their latencies fills the time.
+    let (p50, us_each) = (sample.latencies.percentile_us(50.0).unwrap(), us_each(&sample));
+    assert!(p50 <= 2.0 * us_each, "{p50} us, but a message took {us_each} us");
+}
+
+#[test]
+fn a_stall_is_in_the_percentiles() {
+    let stall = Some((10, Duration::from_millis(500)));
+    let broker = FakeBroker::start(Behaviour { stall, ..Behaviour::default() });
+    let timing = Timing { warmup: Duration::ZERO, duration: Duration::from_secs(1), ..TIMING };
+    let url = Url::local(broker.address);
+    let sample = pingpong::run(&url, &flow(100, Settle::Pre), &timing, &mut |_| {}).unwrap();
+    let worst = sample.latencies.percentile_us(100.0).unwrap();
+    assert!(worst >= 499_000.0, "{worst} us: the stall is not there");
+    assert!(sample.latencies.percentile_us(50.0).unwrap() < worst / 2.0);
+}
+
+fn us_each(sample: &Sample) -> f64 {
+    sample.elapsed.as_secs_f64() / sample.count as f64 * 1e6
+}
+
+#[test]
+fn faults_void_the_figures() {
+    let good = Behaviour::default();
+    check_faults(Behaviour { lose_every: Some(100), ..good }, "lost");
+    check_faults(Behaviour { double_every: Some(100), ..good }, "delivered twice");
+    check_faults(Behaviour { swap_every: Some(7), ..good }, "out of order");
+    check_faults(Behaviour { change_every: Some(100), ..good }, "changed");
+    check_faults(Behaviour { reject_every: Some(100), ..good }, "refused");
+}
+
+#[test]
+fn a_single_loss_ends_a_pingpong() {
+    let broker = FakeBroker::start(Behaviour { lose_every: Some(10), ..Behaviour::default() });
+    let timing = Timing { duration: Duration::from_secs(10), patience: Duration::from_millis(500), ..TIMING };
+    let url = Url::local(broker.address);
+    let sample = pingpong::run(&url, &flow(100, Settle::Pre), &timing, &mut |_| {}).unwrap();
+    assert_eq!((sample.counts.sent, sample.counts.lost), (10, 1));
+}
+
+#[test]
+fn duplicates_are_seen_by_a_pingpong() {
+    let broker = FakeBroker::start(Behaviour { double_every: Some(2), ..Behaviour::default() });
+    let sample = ping(&broker, &flow(100, Settle::Pre)).unwrap();
+    let counts = sample.counts;
+    assert!(counts.duplicated + 2 >= counts.sent / 2 && counts.duplicated <= counts.sent / 2, "{counts:?}");
+}
+
+#[test]
+fn losses_are_counted_exactly() {
+    let broker = FakeBroker::start(Behaviour { lose_every: Some(1000), ..Behaviour::default() });
+    let sample = load(&broker, &flow(100, Settle::Pre), 1, 1).unwrap();
+    assert_eq!(sample.counts.lost, sample.counts.sent / 1000);
+    assert_eq!(sample.counts.delivered, sample.counts.sent - sample.counts.lost);
+    assert_eq!(sample.counts.duplicated, 0);
+}
+
+#[test]
+fn what_others_left_in_the_queue_is_not_counted() {
+    let mut stranger = Template::new(50, 0x7777, 0);
+    stranger.stamp(1, 1);
+    let leftovers = vec![stranger.bytes().to_vec(); 5];
+    let broker = FakeBroker::with_leftovers(Behaviour::default(), leftovers);
+    let sample = ping(&broker, &flow(100, Settle::Pre)).unwrap();
+    assert_eq!(sample.counts.fault(), None);
+    assert_eq!(sample.counts.sent, sample.counts.delivered);
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let check = |behaviour: Behaviour, expect: &[&str]| {
+        let broker = FakeBroker::start(behaviour);
+        let error = ping(&broker, &flow(100, Settle::Pre)).unwrap_err().to_string();
+        for expect in expect {
+            assert!(error.contains(expect), "{error:?} does not say {expect:?}");
+        }
+    };
+    let good = Behaviour::default();
+    check(Behaviour { refuse_links: true, ..good }, &["no queue for you (amqp:not-allowed)", "--queue"]);
+    check(Behaviour { refuse_login: true, ..good }, &["refuses anonymous", "amqp://USER:PASSWORD@"]);
+}
+
+#[test]
+fn phases_are_told_once_and_in_order() {
+    let broker = FakeBroker::start(Behaviour::default());
+    let mut phases = Vec::new();
+    let url = Url::local(broker.address);
+    saturate::run(&url, &flow(100, Settle::Batch), 1, 1, &TIMING, &mut |phase| phases.push(phase)).unwrap();
+    assert_eq!(phases, [Phase::Measuring, Phase::Measured]);
+}
