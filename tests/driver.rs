@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const IDLES: [Idle; 3] = [Idle::Park, Idle::Adaptive { spin: Duration::from_micros(20) }, Idle::Spin];
 
 fn start(kind: Baseline, idle: Idle) -> Running {
+    // A thousand connections have two thousand ends.
+    corelane::boot::raise_file_limit();
     kind.start(SocketAddr::from(([127, 0, 0, 1], 0)), Placement::Unpinned, idle).unwrap()
 }
 

@@ -14,12 +14,18 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A peer that has been silent for so long is probed, so that half-open connections without an idle timeout are found.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
+
+/// How long to wait for a port. The kernel takes the ring of a killed process apart after the process is gone, and until then
+/// its listeners hold their ports: a broker that is started again at once must not fail for that.
+const PORT_PATIENCE: Duration = Duration::from_secs(1);
+const PORT_RETRY_EVERY: Duration = Duration::from_millis(10);
 
 /// A socket that listens.
 #[derive(Debug)]
@@ -28,9 +34,21 @@ pub struct Listening {
     address: SocketAddr,
 }
 
-/// Binds and listens. A port that another process has is an error, a port that was used a moment ago is not. An IPv6
-/// address stands for IPv6 alone.
+/// Binds and listens. A port that another process has is an error, after a second; a port that was used a moment ago is not.
+/// An IPv6 address stands for IPv6 alone.
 pub fn listen(address: SocketAddr, backlog: i32) -> io::Result<Listening> {
+    let give_up = Instant::now() + PORT_PATIENCE;
+    loop {
+        match try_to_listen(address, backlog) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < give_up => {
+                thread::sleep(PORT_RETRY_EVERY);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn try_to_listen(address: SocketAddr, backlog: i32) -> io::Result<Listening> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
