@@ -30,7 +30,7 @@ pub trait Message {
     /// AMQP 1.0 `group-id`, `JMSXGroupID`: messages of one group go to one consumer at a time, in order.
     fn group(&self) -> Option<&str>;
     /// A field by name, for filters. The engine itself answers `JMSRedelivered` and `JMSXDeliveryCount`.
-    fn field(&self, field: &selector::Field) -> selector::Value<'_>;
+    fn field(&self, field: &Field) -> selector::Value<'_>;
 }
 
 /// The queues and consumers of one shard.

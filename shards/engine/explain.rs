@@ -24,6 +24,11 @@ impl<M: Message> Engine<M> {
         self.counters
     }
 
+    /// Chunks of 64 entries that are in use, by all queues: what entries take in memory.
+    pub fn chunk_count(&self) -> usize {
+        self.store.chunk_count()
+    }
+
     /// A queue's consumers, in the order they attached.
     pub fn consumers(&self, queue: QueueId) -> impl Iterator<Item = ConsumerId> {
         let queue = self.resolve_queue(queue);

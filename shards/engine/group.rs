@@ -96,10 +96,6 @@ impl Groups {
             Err(_) => unreachable!("a group is in the table for life"),
         }
     }
-
-    pub(crate) fn count(&self) -> usize {
-        self.groups.count()
-    }
 }
 
 impl Group {

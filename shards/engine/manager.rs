@@ -29,6 +29,8 @@ use crate::slots::NONE;
 /// Who could be notified for an entry, as the matching classes are looked at one after the other.
 #[derive(Default)]
 struct Choice {
+    /// Not this one.
+    besides: Option<u32>,
     /// Priority, ticket, consumer: the first in line.
     first: Option<(i32, u64, u32)>,
     /// The highest priority of somebody notified who can take it.
@@ -209,13 +211,14 @@ impl<M: Message> Engine<M> {
         }
     }
 
-    /// Sees to it that an entry has a notified consumer that can take it, if one is in line.
-    pub(crate) fn cover(&mut self, entry: EntryRef) {
+    /// Sees to it that an entry has a notified consumer that can take it, if one is in line (an entry with refusals: one other than
+    /// `besides`).
+    pub(crate) fn cover(&mut self, entry: EntryRef, besides: Option<u32>) {
         let mut matched = std::mem::take(&mut self.matched);
         self.match_acquiring(entry, &mut matched);
         let (place, front) = (self.store.place(entry), self.queues[self.store.queue(entry)].scans.front);
         matched.retain(|class| place < self.classes[*class].scanned_to(front));
-        let mut choice = Choice::default();
+        let mut choice = Choice { besides, ..Choice::default() };
         for class in &matched {
             self.weigh(*class, entry, &mut choice);
         }
@@ -240,6 +243,12 @@ impl<M: Message> Engine<M> {
             self.transition(consumer, ConsumerList::Notified, Cause::HandedOn);
         }
         self.transition(index, ConsumerList::Interested, Cause::GaveWay);
+        if self.classes[class].notified == 0 {
+            self.wake_promised(queue);
+        }
+        if !self.queues[queue].refusals.is_empty() {
+            self.cover_refused(queue, Some(index), Some(index));
+        }
         // In its own class the other one covers all, save what it has refused.
         if class != higher || !self.queues[queue].refusals.is_empty() {
             let place = self.store.place(entry);
@@ -256,7 +265,7 @@ impl<M: Message> Engine<M> {
         {
             self.queues[queue].yields.remove(&(place, class));
             self.serve(class);
-            self.cover_refused(queue, None);
+            self.cover_refused(queue, None, None);
         }
     }
 
@@ -336,7 +345,7 @@ impl<M: Message> Engine<M> {
             // What it had refused, others cover already, unless they gave way.
             let all = !self.queues[queue].yields.is_empty();
             if all || consumer.refused.len() < self.queues[queue].refusals.len() {
-                self.cover_refused(queue, if all { None } else { Some(index) });
+                self.cover_refused(queue, if all { None } else { Some(index) }, None);
             }
         }
     }
@@ -379,15 +388,15 @@ impl<M: Message> Engine<M> {
         }
     }
 
-    /// Looks at each entry with refusals, save those of a consumer that could not have taken them.
-    fn cover_refused(&mut self, queue: u32, save: Option<u32>) {
+    /// Sees to each entry with refusals, save those of one consumer, and tells others than `besides`.
+    fn cover_refused(&mut self, queue: u32, save: Option<u32>, besides: Option<u32>) {
         let mut from = Place::FIRST;
         while let Some((place, refusal)) = self.queues[queue].refusals.range(from..).next() {
             let place = *place;
             from = place.next();
             let saved = save.is_some_and(|index| refusal.consumers.contains(&index));
             if !saved && let Some(entry) = self.find_takeable(queue, place) {
-                self.cover(entry);
+                self.cover(entry, besides);
             }
         }
     }
@@ -409,7 +418,9 @@ impl<M: Message> Engine<M> {
                     choice.notified = choice.notified.max(Some(band.priority));
                 }
             }
-            state.line(&self.consumers).find(|index| !self.consumers[*index].refused.contains(&place))
+            state.line(&self.consumers).find(|index| {
+                choice.besides != Some(*index) && !self.consumers[*index].refused.contains(&place)
+            })
         } else {
             choice.notified = choice.notified.max(state.notified_priority());
             state.first_in_line()

@@ -247,7 +247,7 @@ impl<M: Message> Engine<M> {
                 }
                 // What the class has forgotten for it may have been promised to its consumers.
                 if kept && let Some(forgotten) = self.find_takeable(queue, scanned_to) {
-                    self.cover(forgotten);
+                    self.cover(forgotten, None);
                 }
                 kept
             }

@@ -247,30 +247,35 @@ impl<M: Message> Engine<M> {
         self.match_acquiring(entry, &mut classes);
         let place = self.store.place(entry);
         classes.into_iter().find(|class| {
-            let next = *class == consumer.class || self.comes_next(*class, place);
+            let next = *class == consumer.class || self.comes_next(*class, place, consumer.priority);
             next && self.ready_above(*class, consumer.priority, entry)
         })
     }
 
-    /// Whether a class has nothing before this entry, which is for it.
-    fn comes_next(&self, class: u32, place: Place) -> bool {
+    /// Whether a class has nothing before this entry, which is for it, that a ready consumer above this priority could take.
+    fn comes_next(&self, class: u32, place: Place, priority: i32) -> bool {
         let state = &self.classes[class];
         let queue = &self.queues[state.queue];
+        let before = |other: Place, entry| {
+            other < place && !state.parked.contains(&other) && self.ready_above(class, priority, entry)
+        };
         if !state.is_plain() {
-            let first =
-                state.candidates.iter().find(|place| self.find_takeable(state.queue, **place).is_some());
-            return place < state.scanned_to(queue.scans.front) && first.is_none_or(|first| *first >= place);
+            let known = place < state.scanned_to(queue.scans.front);
+            return known
+                && !state.candidates.iter().take_while(|other| **other < place).any(|other| {
+                    self.find_takeable(state.queue, *other).is_some_and(|entry| before(*other, entry))
+                });
         }
         let mut from = state.mark;
         while let Some(entry) = queue.entries.first_takeable(&self.store, from) {
-            let first = self.store.place(entry);
-            if first >= place {
-                return true;
-            }
-            if !state.parked.contains(&first) {
+            let other = self.store.place(entry);
+            if before(other, entry) {
                 return false;
             }
-            from = first.next();
+            if other >= place {
+                return true;
+            }
+            from = other.next();
         }
         true
     }

@@ -28,6 +28,8 @@ impl<M: Message> Engine<M> {
                 assert!(queue.consumers.is_empty());
                 continue;
             }
+            queue.matching.index.verify();
+            queue.browse_matching.index.verify();
             self.verify_groups(queue, &live);
             self.verify_refusals(queue, &live);
             self.verify_bands(index, queue);
@@ -234,7 +236,7 @@ impl<M: Message> Engine<M> {
             }
             let missed = ready
                 .iter()
-                .find(|consumer| can_take(**consumer) && !self.gives_way(queue, **consumer, live));
+                .find(|consumer| can_take(**consumer) && !self.gives_way(queue, **consumer, *entry, live));
             assert_eq!(missed, None, "a consumer that can take {:?} is notified", self.store.place(*entry));
         }
     }
@@ -248,18 +250,18 @@ impl<M: Message> Engine<M> {
             && self.matches(consumer.class, entry)
     }
 
-    /// Whether a consumer would give its next entry to one of higher priority.
-    fn gives_way(&self, queue: &Queue, consumer: u32, live: &[EntryRef]) -> bool {
-        let takeable =
-            |entry: &&EntryRef| self.store.is_takeable(**entry) && self.can_take(queue, consumer, **entry);
-        let Some(first) = live.iter().filter(takeable).min_by_key(|entry| self.store.place(**entry)) else {
-            return false;
-        };
-        let higher = queue.consumers.iter(&self.consumers).filter(|other| {
+    /// Whether a consumer has to give way to one of higher priority at this entry or on its way there.
+    fn gives_way(&self, queue: &Queue, consumer: u32, entry: EntryRef, live: &[EntryRef]) -> bool {
+        let way = live.iter().filter(|other| {
+            self.store.is_takeable(**other)
+                && self.store.place(**other) <= self.store.place(entry)
+                && self.can_take(queue, consumer, **other)
+        });
+        let mut higher = queue.consumers.iter(&self.consumers).filter(|other| {
             let other = &self.consumers[*other];
             other.is_ready() && other.priority > self.consumers[consumer].priority
         });
-        higher.into_iter().any(|other| self.can_take(queue, other, *first))
+        higher.any(|higher| way.clone().any(|entry| self.can_take(queue, higher, *entry)))
     }
 
     fn verify_lists(&self) {

@@ -434,7 +434,11 @@ impl Model {
                         let grouped = self.entries[&place].note.group.is_some();
                         if !scanning && !sticky && !(grouped && maybe_outranked) {
                             assert_eq!(Some(place), first, "the first one it can take");
-                            assert!(!outranked);
+                            assert!(
+                                !outranked,
+                                "{consumer:?} passes a higher one over at {place:?}: {}",
+                                self.picture()
+                            );
                         }
                         self.acquired(consumer, place, acquisition);
                     }
