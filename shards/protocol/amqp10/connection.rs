@@ -179,8 +179,11 @@ impl Connection {
     pub fn close(&mut self, error: Option<ErrorSpec<'_>>) {
         match self.phase {
             Phase::Header { .. } | Phase::Sasl(_) => {
-                self.phase = Phase::Closed;
-                self.queue.push_back(Queued::Closed);
+                // A client may have pipelined its open and more.
+                if self.open_sent {
+                    self.write_close(error.map(ErrorSpec::into_error));
+                }
+                self.finish();
             }
             Phase::Opening | Phase::OpenReceived | Phase::Open => {
                 let slots: Vec<usize> = self.sessions.iter().map(|(slot, _)| slot).collect();
@@ -204,9 +207,7 @@ impl Connection {
     /// The socket is gone: `receive` tells of the end of everything, and nothing more is written.
     pub fn handle_lost(&mut self) {
         if self.phase != Phase::Closed {
-            self.retire_all();
-            self.phase = Phase::Closed;
-            self.queue.push_back(Queued::Closed);
+            self.finish();
         }
     }
 
@@ -260,7 +261,10 @@ impl Connection {
     pub(super) fn fail_connection(&mut self, fault: Fault, detail: &str) {
         self.fault = Some(fault);
         match self.phase {
-            Phase::Header { .. } | Phase::Sasl(_) => self.enter(Phase::Lingering),
+            Phase::Header { .. } | Phase::Sasl(_) => {
+                self.retire_all();
+                self.enter(Phase::Lingering);
+            }
             Phase::Opening | Phase::OpenReceived | Phase::Open => {
                 self.write_close(Some(
                     ErrorSpec { condition: fault.condition, description: detail }.into_error(),

@@ -74,6 +74,56 @@ impl Connection {
         transfer: &Transfer<'a>,
         payload: &'a [u8],
     ) -> Result<Option<Event<'a>>, Failure> {
+        let (delivery_id, tag) = self.admit(slot, transfer)?;
+        if transfer.aborted {
+            self.refund(slot);
+            return Ok(None);
+        }
+        let link = &mut self.links[slot];
+        let LinkEnd::Receiver(receiver) = &mut link.end else {
+            return Err(fault::WRONG_DIRECTION.on_link(slot));
+        };
+        if receiver.max_message_size > 0 && payload.len() as u64 > receiver.max_message_size {
+            return Err(fault::MESSAGE_SIZE.on_link(slot));
+        }
+        let settled = transfer.settled == Some(true) || link.sender_settle_mode == SenderSettleMode::Settled;
+        let ignored = transfer.resume;
+        let recorded = !settled && !ignored;
+        if recorded {
+            self.record(slot, delivery_id, &tag, transfer.rcv_settle_mode)?;
+        }
+        let transaction = transaction_of(transfer.state.as_ref());
+        let message_format = transfer.message_format.unwrap_or(0);
+        if !transfer.more && !ignored {
+            return Ok(Some(Event::Message(Message {
+                link: LinkId(slot as u32),
+                delivery_id,
+                tag,
+                settled,
+                message_format,
+                payload: Payload::Slice(payload),
+                transaction,
+            })));
+        }
+        let payload_start = self.assembly.spare.pop().unwrap_or_default();
+        if let LinkEnd::Receiver(receiver) = &mut self.links[slot].end {
+            receiver.partial = Some(Arriving {
+                delivery_id,
+                tag,
+                message_format,
+                settled,
+                recorded,
+                transaction,
+                payload: payload_start,
+                ignored,
+            });
+        }
+        self.join(slot, transfer, payload)
+    }
+
+    /// Checks what names a new delivery, and counts it against the link's credit.
+    #[inline]
+    fn admit(&mut self, slot: usize, transfer: &Transfer<'_>) -> Result<(u32, DeliveryTag), Failure> {
         let link = &mut self.links[slot];
         let session = &mut self.sessions[link.session];
         let LinkEnd::Receiver(receiver) = &mut link.end else {
@@ -91,60 +141,42 @@ impl Connection {
         if !receiver.delivery_started() {
             return Err(fault::CREDIT.on_link(slot));
         }
-        if transfer.aborted {
-            self.refund(slot);
-            return Ok(None);
-        }
-        if receiver.max_message_size > 0 && payload.len() as u64 > receiver.max_message_size {
-            return Err(fault::MESSAGE_SIZE.on_link(slot));
-        }
-        let settled = transfer.settled == Some(true) || link.sender_settle_mode == SenderSettleMode::Settled;
-        let phase = match (link.receiver_settle_mode, transfer.rcv_settle_mode) {
+        Ok((delivery_id, tag))
+    }
+
+    /// Notes a delivery that will want an outcome.
+    #[inline]
+    fn record(
+        &mut self,
+        slot: usize,
+        delivery_id: u32,
+        tag: &DeliveryTag,
+        mode: Option<ReceiverSettleMode>,
+    ) -> Result<(), Failure> {
+        let link = &mut self.links[slot];
+        let session = &mut self.sessions[link.session];
+        let LinkEnd::Receiver(receiver) = &mut link.end else {
+            return Err(fault::WRONG_DIRECTION.on_link(slot));
+        };
+        let phase = match (link.receiver_settle_mode, mode) {
             // AMQP 1.0 §2.7.5: a link of mode first has no transfer of mode second.
-            (ReceiverSettleMode::First, Some(ReceiverSettleMode::Second)) if !settled => {
+            (ReceiverSettleMode::First, Some(ReceiverSettleMode::Second)) => {
                 return Err(fault::SETTLE_MODE.on_link(slot));
             }
             (ReceiverSettleMode::Second, None | Some(ReceiverSettleMode::Second)) => ArrivedPhase::Second,
             (_, _) => ArrivedPhase::First,
         };
-        let ignored = transfer.resume;
-        let recorded = !settled && !ignored;
-        if recorded {
-            let span = session.arrived.first_id().map_or(0, |first| delivery_id.wrapping_sub(first));
-            if span > UNSETTLED_SPAN_MAX {
-                return Err(fault::UNSETTLED_SPAN.on_session(link.session));
-            }
-            // AMQP 1.0 §2.6.12: a tag is unique among the link's unsettled deliveries.
-            if !receiver.tags.insert(&tag, delivery_id, slot as u32, receiver.unsettled, &session.arrived) {
-                return Err(fault::TAG_IN_USE.on_link(slot));
-            }
-            session.arrived.push(delivery_id, Arrived { link: slot as u32, tag, phase });
-            receiver.unsettled += 1;
+        let span = session.arrived.first_id().map_or(0, |first| delivery_id.wrapping_sub(first));
+        if span > UNSETTLED_SPAN_MAX {
+            return Err(fault::UNSETTLED_SPAN.on_session(link.session));
         }
-        let transaction = transaction_of(transfer.state.as_ref());
-        let message_format = transfer.message_format.unwrap_or(0);
-        if transfer.more || ignored {
-            receiver.partial = Some(Arriving {
-                delivery_id,
-                tag,
-                message_format,
-                settled,
-                recorded,
-                transaction,
-                payload: self.assembly.spare.pop().unwrap_or_default(),
-                ignored,
-            });
-            return self.join(slot, transfer, payload);
+        // AMQP 1.0 §2.6.12: a tag is unique among the link's unsettled deliveries.
+        if !receiver.tags.insert(tag, delivery_id, slot as u32, receiver.unsettled, &session.arrived) {
+            return Err(fault::TAG_IN_USE.on_link(slot));
         }
-        Ok(Some(Event::Message(Message {
-            link: LinkId(slot as u32),
-            delivery_id,
-            tag,
-            settled,
-            message_format,
-            payload: Payload::Slice(payload),
-            transaction,
-        })))
+        session.arrived.push(delivery_id, Arrived { link: slot as u32, tag: *tag, phase });
+        receiver.unsettled += 1;
+        Ok(())
     }
 
     fn continue_delivery<'a>(

@@ -108,7 +108,8 @@ fn client_without_sasl_pipelines() {
         "!begin; header; open; begin remote=0",
         "> begin; = Some(0); * opened peer; * begun 0 ours",
     );
-    check_client(config(), "", "sasl-header; wait 3000", "* closed amqp:not-implemented");
+    check_client(config(), "!begin", "sasl-header; wait 3000", "* ended 0; * closed amqp:not-implemented");
+    check_client(config(), "!begin", "!close", "> close; * ended 0; * closed");
 }
 
 #[test]
