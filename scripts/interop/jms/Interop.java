@@ -1,0 +1,1 @@
+public class Interop { public static void main(String[] a){} }

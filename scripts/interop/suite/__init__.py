@@ -1,0 +1,1 @@
+"""Unmodified AMQP 1.0 clients, and raw sockets, against the real broker."""

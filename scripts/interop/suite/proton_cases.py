@@ -1,0 +1,848 @@
+"""qpid-proton for Python."""
+
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+from proton import Described, Endpoint, Message, symbol, ulong
+from proton.reactor import AtLeastOnce, AtMostOnce, Copy, Filter, Selector
+from proton.utils import ConnectionClosed
+
+from .client import Client, Refused, Source, body_is_right, message, messages, seqs, settle
+from .harness import Failure, case, check, equal, in_order, short
+from .load import outcome_of, size_of
+
+
+def connect(ctx, beside=None, **options):
+    client = Client(ctx.url, beside=beside, **options)
+    ctx.later(client.close)
+    return client
+
+
+def fill(ctx, address, count, beside=None, **fields):
+    """Puts `count` messages into a queue, from a connection of their own."""
+    client = Client(ctx.url, beside=beside)
+    sender = client.sender(address)
+    sender.send(messages(count, **fields))
+    equal(len(sender.box.accepted), count, "messages accepted by the broker")
+    client.close()
+
+
+def expect_rest(client, address, expected, what="what is left in the queue"):
+    """Takes all that the queue still has, accepts it and compares."""
+    receiver = client.receiver(address)
+    found = []
+    while True:
+        taken = receiver.drain(1000)
+        if not taken:
+            break
+        found += seqs(taken)
+        for _, delivery in taken:
+            settle(delivery)
+    receiver.close()
+    in_order(found, list(expected), what)
+
+
+@case("proton/volume", seconds=240)
+def volume(ctx):
+    """10,000 messages of 0 B to 1 MiB from three producers, every outcome; nothing lost, nothing twice, FIFO."""
+    address, count, producers, window = ctx.address(), 10_000, 3, 200
+    home = connect(ctx)
+    names = [f"p{index}" for index in range(producers)]
+    senders = [connect(ctx, beside=home).sender(address) for _ in names]
+    seen = Seen(names, window)
+    receiver = connect(ctx, beside=home).receiver(address, credit=window, each=lambda m, d: seen.take(m, d, receiver))
+    for index, (name, sender) in enumerate(zip(names, senders)):
+        sender.start(volume_messages(name, range(index, count, producers), ctx.full))
+
+    def done():
+        for sender in senders:
+            sender.step()
+        return seen.problem or (seen.finished == count - seen.undeliverable and all(s.done() for s in senders))
+    try:
+        home.wait(done, "end of the volume run", 200 if ctx.full else 10)
+    except Failure as late:
+        sent = [(sender.sent, sender.box.settled(), sender.link.credit) for sender in senders]
+        raise Failure(f"{late}: {seen.deliveries} deliveries, {seen.finished} finished, {seen.undeliverable} undeliverable, "
+                      f"not back: {short(seen.returned)}; senders' sent, settled, credit: {sent}")
+    check(not seen.problem, seen.problem)
+    for sender in senders:
+        equal(len(sender.box.accepted), sender.sent, "messages accepted by the broker")
+    equal(receiver.drain(10), [], "messages that came although all were seen")
+    # What this link called undeliverable is there for another one, in order.
+    other = home.receiver(address, credit=count)
+    expected = {name: [seq for seq in range(index, count, producers) if outcome_of(seq) == "undeliverable"]
+                for index, name in enumerate(names)}
+    found = {name: [] for name in names}
+    for received, delivery in other.take(seen.undeliverable):
+        found[received.properties["producer"]].append(received.properties["seq"])
+        check(body_is_right(received), f"body of {received.properties['seq']} is not what was sent")
+        settle(delivery)
+    for name in names:
+        in_order(found[name], expected[name], f"undeliverable elsewhere, from {name}")
+    receiver.close()
+    other.close()
+    expect_rest(home, address, [])
+
+
+def volume_messages(producer, own, full):
+    return (message(seq, size_of(seq, full), producer=producer) for seq in own)
+
+
+class Seen:
+    """Judges a volume run: order of first deliveries for each producer, and when returned ones come back."""
+
+    def __init__(self, names, window):
+        self.names = names
+        self.window = window
+        self.last = {name: -1 for name in names}
+        self.returned = {}
+        self.deliveries = 0
+        self.finished = 0
+        self.undeliverable = 0
+        self.problem = None
+
+    def take(self, received, delivery, receiver):
+        properties = received.properties
+        seq, producer = properties["seq"], properties["producer"]
+        self.deliveries += 1
+        if self.deliveries % 50 == 0:
+            receiver.link.flow(50)
+        if not body_is_right(received):
+            self.problem = self.problem or f"body of {seq} is not what was sent"
+        if seq in self.returned:
+            self.again(seq, received, delivery)
+            return
+        if seq <= self.last[producer]:
+            self.problem = self.problem or f"{producer}: {seq} came after {self.last[producer]}"
+        self.last[producer] = seq
+        outcome = outcome_of(seq)
+        settle(delivery, outcome)
+        if outcome in ("released", "failed"):
+            self.returned[seq] = (outcome, self.deliveries)
+        elif outcome == "undeliverable":
+            self.undeliverable += 1
+        else:
+            self.finished += 1
+
+    def again(self, seq, received, delivery):
+        outcome, when = self.returned.pop(seq)
+        settle(delivery)
+        self.finished += 1
+        expected = 1 if outcome == "failed" else 0
+        if received.delivery_count != expected:
+            self.problem = self.problem or (f"{seq} was {outcome} and came back with delivery-count "
+                                            f"{received.delivery_count} instead of {expected}")
+        # A returned message stands before all that were not sent yet, so only credit given before lets others pass.
+        if self.deliveries - when > 2 * self.window:
+            self.problem = self.problem or f"{seq} came back after {self.deliveries - when} other deliveries"
+
+
+@case("proton/frames")
+def several_frames(ctx):
+    """Messages of many frames each, both ways, with frames of 512 bytes to 64 KiB."""
+    for frame, sizes in ((512, (0, 1, 400, 512, 513, 60_000)), (4096, (4096, 1 << 20)), (65536, (65_536, 1 << 20))):
+        address = ctx.address(str(frame))
+        client = connect(ctx, max_frame_size=frame)
+        sender = client.sender(address)
+        sender.send([message(seq, size) for seq, size in enumerate(sizes)])
+        equal(len(sender.box.accepted), len(sizes), f"accepted with frames of {frame} bytes")
+        for received, delivery in client.receiver(address, credit=len(sizes)).take(len(sizes)):
+            check(body_is_right(received), f"frames of {frame} bytes: body of {received.properties} is not what was sent")
+            settle(delivery)
+        expect_rest(client, address, [])
+
+
+@case("proton/window")
+def session_window(ctx):
+    """A session window of a few frames and credit for all: transfers pause and go on."""
+    address, count = ctx.address(), 60
+    client = connect(ctx, max_frame_size=4096)
+    client.sender(address).send([message(seq, 50_000) for seq in range(count)])
+    slow = connect(ctx, max_frame_size=4096)
+
+    def narrow(link):
+        # Room for one message and a part of the next: the library takes whole messages only.
+        link.session.incoming_capacity = 65536
+    receiver = slow.receiver(address, credit=count, options=Source(narrow))
+    for seq in range(count):
+        received, delivery = receiver.take(1)[0]
+        equal(received.properties["seq"], seq, "order")
+        check(body_is_right(received), f"body of {seq} is not what was sent")
+        settle(delivery)
+
+
+@case("proton/browse")
+def browse(ctx):
+    """A browser sees each message once, also those that come later, and takes none."""
+    address = ctx.address()
+    client = connect(ctx)
+    sender = client.sender(address)
+    sender.send(messages(100))
+    browser = client.receiver(address, credit=10, options=Copy())
+    found = []
+    while len(found) < 100:
+        taken = browser.take(10)
+        found += seqs(taken)
+        for _, delivery in taken:
+            settle(delivery)
+        browser.link.flow(10)
+    in_order(found, list(range(100)), "browsed")
+    sender.send([message(seq) for seq in range(100, 110)])
+    in_order(seqs(browser.take(10)), list(range(100, 110)), "browsed as they came")
+    # A second browser, while a consumer holds some of the messages: it sees the others.
+    consumer = client.receiver(address, credit=5)
+    held = consumer.take(5)
+    in_order(seqs(held), list(range(5)), "taken while browsed")
+    second = client.receiver(address, options=Copy())
+    in_order(seqs(second.drain(1000)), list(range(5, 110)), "browsed by the second browser")
+    equal(seqs(second.drain(10)), [], "browsed twice by the second browser")
+    for _, delivery in held:
+        settle(delivery, "released")
+    consumer.close()
+    expect_rest(client, address, range(110))
+
+
+@case("proton/selector")
+def selector(ctx):
+    """Only what matches comes, the rest stays in its order; a wrong selector is refused with its error."""
+    address = ctx.address()
+    client = connect(ctx)
+    colours = ["red", "green", "blue"]
+    client.sender(address).send(
+        [message(seq, properties={"colour": colours[seq % 3], "weight": seq / 2}) for seq in range(300)])
+    receiver = client.receiver(address, credit=300, options=Selector("colour = 'red' AND weight BETWEEN 30 AND 90"))
+    expected = [seq for seq in range(300) if seq % 3 == 0 and 30 <= seq / 2 <= 90]
+    taken = receiver.take(len(expected))
+    in_order(seqs(taken), expected, "selected")
+    for _, delivery in taken:
+        settle(delivery)
+    equal(receiver.drain(10), [], "selected beyond the expected")
+    browser = client.receiver(address, options=[Copy(), Selector("colour LIKE 'g%' AND seq < 20")])
+    in_order(seqs(browser.drain(1000)), [1, 4, 7, 10, 13, 16, 19], "browsed with a selector")
+    # By its registered numeric code too.
+    numeric = Filter({symbol("any-name"): Described(ulong(0x0000468C00000004), "colour IN ('blue', 'none') AND seq < 6")})
+    in_order(seqs(client.receiver(address, options=[Copy(), numeric]).drain(10)), [2, 5], "by the numeric code")
+    # A later message wakes the consumer whose selector it matches.
+    client.sender(address).send([message(300, properties={"colour": "red", "weight": 31})])
+    late = receiver.drain(10) or receiver.take(1)
+    equal(seqs(late), [300], "selected later")
+    settle(late[0][1])
+    try:
+        client.receiver(address, options=Selector("colour = = 'red'"))
+        raise Failure("a selector with a syntax error was taken")
+    except Refused as refusal:
+        equal(refusal.condition, "amqp:invalid-field", "the refusal of a wrong selector")
+    receiver.close()
+    expect_rest(client, address, [seq for seq in range(300) if seq not in expected])
+
+
+@case("proton/selector-types")
+def selector_types(ctx):
+    """Unlike types compare as false, NULL is unknown, header fields are readable."""
+    address = ctx.address()
+    client = connect(ctx)
+    rows = [{"s": "x"}, {"s": 1}, {"s": 1.0}, {"s": True}, {}]
+    client.sender(address).send(
+        [message(seq, properties=row, priority=seq, id=f"id-{seq}", subject=f"kind{seq}") for seq, row in enumerate(rows)])
+    for text, expected in [("s = 1", [1, 2]), ("s <> 1", []), ("NOT (s = 1)", [0, 3]), ("s IS NULL", [4]), ("s = 'x'", [0]),
+                           ("s = TRUE", [3]), ("s > 0 OR s IS NOT NULL", [0, 1, 2, 3]), ("JMSPriority >= 3", [3, 4]),
+                           ("JMSType = 'kind2'", [2]), ("size + 1 = seq + 1", [0, 1, 2, 3, 4]), ("s / 0 = 1", [])]:
+        found = seqs(client.receiver(address, options=[Copy(), Selector(text)]).drain(100))
+        equal(sorted(found), expected, text)
+
+
+@case("proton/competing")
+def competing(ctx):
+    """Equal consumers get equal shares: of messages that wait, and of messages that come."""
+    address, count = ctx.address(), 3000
+    home = connect(ctx)
+    shares = [[], []]
+
+    def taker(index):
+        def each(received, delivery):
+            shares[index].append(received.properties["seq"])
+            settle(delivery)
+            receivers[index].link.flow(1)
+        return each
+    receivers = [connect(ctx, beside=home).receiver(address, each=taker(index)) for index in range(2)]
+    for receiver in receivers:
+        receiver.link.flow(50)
+    home.pause(0.2)
+    sender = home.sender(address)
+    sender.start(messages(count))
+    home.wait(lambda: sender.step() or sum(map(len, shares)) >= count, "all messages", 40)
+    equal(sorted(shares[0] + shares[1]), list(range(count)), "all messages, each once")
+    for index, share in enumerate(shares):
+        in_order(share, sorted(share), f"order at consumer {index}")
+    low, high = sorted(map(len, shares))
+    check(high <= 1.2 * low, f"shares of {high} and {low}")
+
+
+@case("proton/alternate")
+def alternate(ctx):
+    """Ten messages and two ready consumers with credit for all: five and five."""
+    address = ctx.address()
+    home = connect(ctx)
+    receivers = [connect(ctx, beside=home).receiver(address, credit=100) for _ in range(2)]
+    for receiver in receivers:
+        # A browser's answer comes after the flow of the same connection was taken in.
+        receiver.client.receiver(address, options=Copy()).drain(1)
+    home.sender(address).send(messages(10))
+    home.wait(lambda: sum(len(receiver.box.items) for receiver in receivers) >= 10, "ten messages")
+    shares = [seqs(receiver.box.items) for receiver in receivers]
+    equal([len(share) for share in shares], [5, 5], f"shares, {shares}")
+
+
+@case("proton/one-at-a-time")
+def one_at_a_time(ctx):
+    """Credit of one: one message, then nothing until the next credit."""
+    address, count = ctx.address(), 300
+    client = connect(ctx)
+    client.sender(address).send(messages(count))
+    receiver = client.receiver(address)
+    for seq in range(count):
+        receiver.link.flow(1)
+        received, delivery = receiver.take(1)[0]
+        equal(received.properties["seq"], seq, "order")
+        equal(len(receiver.box.items), 0, "messages without credit")
+        settle(delivery)
+    client.pause(0.2)
+    equal(len(receiver.box.items), 0, "messages without credit")
+    equal(receiver.drain(1), [], "messages after the last")
+
+
+@case("proton/drain")
+def drain(ctx):
+    """Drain returns what there is and then the credit: with three messages, with none, with none that matches."""
+    address = ctx.address()
+    client = connect(ctx)
+    receiver = client.receiver(address)
+    equal(receiver.drain(10), [], "drained from an empty queue")
+    equal(receiver.link.credit, 0, "credit after drain on an empty queue")
+    client.sender(address).send(messages(3))
+    taken = receiver.drain(10)
+    equal(seqs(taken), [0, 1, 2], "drained")
+    equal(receiver.link.credit, 0, "credit after drain")
+    choosy = client.receiver(address, options=Selector("seq = 99"))
+    equal(choosy.drain(10), [], "drained without a match")
+    equal(choosy.link.credit, 0, "credit after drain without a match")
+    equal(receiver.drain(10), [], "drained while all are held")
+    settle(taken[1][1], "released")
+    equal(seqs(receiver.drain(10)), [1], "drained after a release")
+    # The links still work with credit.
+    choosy.link.flow(5)
+    receiver.link.flow(1)
+    client.sender(address).send([message(99), message(100)])
+    found = sorted(seqs(choosy.box.items) + seqs(receiver.take(1)))
+    check(found in ([99, 100], [99], [100]), f"after drain came {found}")
+    for _ in range(50):
+        equal(client.receiver(address, options=Selector("seq = 7")).drain(1), [], "drained by a new link")
+
+
+@case("proton/link-close")
+def link_close(ctx):
+    """A link closed with unsettled deliveries: they come back in order, what was settled does not."""
+    address = ctx.address()
+    client = connect(ctx)
+    client.sender(address).send(messages(100))
+    receiver = client.receiver(address, credit=50)
+    taken = receiver.take(50)
+    for seq in (0, 3, 7, 49):
+        settle(taken[seq][1])
+    settle(taken[5][1], "rejected")
+    receiver.close()
+    rest = [seq for seq in range(100) if seq not in (0, 3, 5, 7, 49)]
+    second = client.receiver(address, credit=200)
+    taken = second.take(len(rest))
+    in_order(seqs(taken), rest, "after the first close")
+    second.close()
+    expect_rest(client, address, rest, "after the second close")
+
+
+@case("proton/connection-close")
+def connection_close(ctx):
+    """A connection closed with unsettled deliveries on several links, while others wait for them."""
+    home = connect(ctx)
+    addresses = [ctx.address(f"q{index}") for index in range(4)]
+    for address in addresses:
+        home.sender(address).send(messages(60))
+    holder = Client(ctx.url, beside=home)
+    held = [holder.receiver(address, credit=40) for address in addresses]
+    for receiver in held:
+        in_order(seqs(receiver.take(40)), list(range(40)), "held")
+    # The waiting consumer has credit for more than is left: it gets the rest now, and the returned ones in their order.
+    waiting = [home.receiver(address, credit=100) for address in addresses]
+    for receiver in waiting:
+        in_order(seqs(receiver.take(20)), list(range(40, 60)), "left over")
+    holder.close()
+    for receiver in waiting:
+        taken = receiver.take(40)
+        in_order(seqs(taken), list(range(40)), "returned by the closed connection")
+        equal([received.delivery_count for received, _ in taken], [1] + [0] * 39, "delivery-counts (the oldest was tried)")
+        check(not any(received.first_acquirer for received, _ in taken), "a returned message claims a first acquirer")
+
+
+@case("proton/kill")
+def kill(ctx):
+    """A client killed with unsettled deliveries: they come back in order, once."""
+    address = ctx.address()
+    client = connect(ctx)
+    client.sender(address).send(messages(500))
+    for turn in range(3):
+        code = ("import sys; sys.path.insert(0, sys.argv[1]); from suite.client import Client, seqs\n"
+                "client = Client(sys.argv[2]); receiver = client.receiver(sys.argv[3], credit=300)\n"
+                "assert seqs(receiver.take(300)) == list(range(300)), 'wrong order'\n"
+                "print('holding', flush=True); client.pause(60)\n")
+        child = subprocess.Popen([sys.executable, "-c", code, ctx.tools.suite_folder, ctx.url, address],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        ctx.later(child.kill)
+        if child.stdout.readline() != "holding\n":
+            raise Failure(f"turn {turn}: the client to be killed failed: {child.stderr.read()[-500:]}")
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    time.sleep(0.3)
+    expect_rest(client, address, range(500), "after three killed clients")
+
+
+@case("proton/many-unsettled")
+def many_unsettled(ctx):
+    """20,000 deliveries unsettled on one link come back in order when it closes."""
+    address, count = ctx.address(), 20_000
+    client = connect(ctx)
+    client.sender(address).send(messages(count, size=10), timeout=40)
+    receiver = client.receiver(address, credit=count)
+    in_order(seqs(receiver.take(count, 40)), list(range(count)), "first time")
+    receiver.close()
+    again = client.receiver(address, credit=count)
+    in_order(seqs(again.take(count, 40)), list(range(count)), "second time")
+
+
+@case("proton/many-links")
+def many_links(ctx):
+    """One connection with senders and receivers for 40 queues, which live on all shards."""
+    count = 100
+    addresses = [ctx.address(f"q{index}") for index in range(40)]
+    client = connect(ctx)
+    receivers = [client.receiver(address, credit=count) for address in addresses]
+    senders = [client.sender(address) for address in addresses]
+    for sender in senders:
+        sender.start(messages(count))
+    client.wait(lambda: [sender.step() for sender in senders] and all(sender.done() for sender in senders),
+                "outcomes of all senders", 40)
+    for address, receiver in zip(addresses, receivers):
+        taken = receiver.take(count)
+        in_order(seqs(taken), list(range(count)), address)
+        for _, delivery in taken:
+            settle(delivery)
+    for receiver in receivers:
+        equal(receiver.drain(1), [], "left in a queue")
+
+
+@case("proton/two-busy-queues")
+def two_busy_queues(ctx):
+    """Two busy consumers of one connection alternate; neither waits for the other to run dry."""
+    count = 2000
+    client = connect(ctx)
+    order = []
+
+    def note(name):
+        def each(_received, delivery):
+            order.append(name)
+            settle(delivery)
+        return each
+    for name in ("a", "b"):
+        client.sender(ctx.address(name)).send(messages(count, size=100))
+    for name in ("a", "b"):
+        client.receiver(ctx.address(name), credit=count, each=note(name))
+    client.wait(lambda: len(order) == 2 * count, "all messages")
+    first_dry = min(len(order) - 1 - order[::-1].index(name) for name in ("a", "b"))
+    other = "b" if order[first_dry] == "a" else "a"
+    served = order[:first_dry].count(other)
+    check(served >= count // 2, f"when one queue ran dry, the other had got {served} of {count}")
+
+
+@case("proton/homed-apart")
+def homed_apart(ctx):
+    """Eight connections in a ring: each consumes one queue and produces into the next one's."""
+    places, count = 8, 400
+    home = connect(ctx)
+    clients = [connect(ctx, beside=home) for _ in range(places)]
+    addresses = [ctx.address(f"q{index}") for index in range(places)]
+    receivers = [client.receiver(address, credit=count) for client, address in zip(clients, addresses)]
+    senders = [client.sender(addresses[(index + 1) % places]) for index, client in enumerate(clients)]
+    for index, sender in enumerate(senders):
+        sender.start(messages(count, producer=f"p{index}"))
+    home.wait(lambda: [sender.step() for sender in senders] and all(sender.done() for sender in senders),
+              "outcomes of all senders", 40)
+    for index, receiver in enumerate(receivers):
+        taken = receiver.take(count)
+        in_order(seqs(taken), list(range(count)), addresses[index])
+        equal({item[0].properties["producer"] for item in taken}, {f"p{(index - 1) % places}"}, "who sent it")
+
+
+@case("proton/moves-while-producing")
+def moves_while_producing(ctx):
+    """A connection produces to queues on several shards, then attaches its first consumer; order holds, all are settled once."""
+    count, places = 1500, 8
+    home = connect(ctx)
+    client = connect(ctx, beside=home)
+    addresses = [ctx.address(f"q{index}") for index in range(places)]
+    senders = [client.sender(address) for address in addresses]
+    for sender in senders:
+        sender.start(messages(count, size=50))
+    started = []
+
+    def step():
+        for sender in senders:
+            sender.step()
+        if not started and sum(sender.box.settled() for sender in senders) > places * count // 4:
+            started.append(client.container.create_receiver(client.remote, ctx.address("other")))
+            started[0].flow(10)
+        return all(sender.done() for sender in senders)
+    home.wait(step, "outcomes of all senders", 40)
+    check(started, "the consumer was never attached")
+    for sender in senders:
+        equal(len(sender.box.accepted), count, "messages accepted")
+        equal(len(set(sender.box.accepted)), count, "messages accepted, each once")
+    for address in addresses:
+        expect_rest(home, address, range(count), address)
+    home.sender(ctx.address("other")).send(messages(1))
+    client.wait(lambda: started[0].queued or started[0].credit < 10, "message for the connection that moved")
+
+
+@case("proton/request-response")
+def request_response(ctx):
+    """Replies to a dynamic node by an anonymous sender; the node's address is unique and goes with its link."""
+    server = connect(ctx)
+    check(symbol("ANONYMOUS-RELAY") in list(server.remote.remote_offered_capabilities or []),
+          f"ANONYMOUS-RELAY is not offered: {server.remote.remote_offered_capabilities!r}")
+    address = ctx.address()
+    requests = server.receiver(address, credit=100)
+    replies = server.sender(None)
+    clients = [connect(ctx, beside=server) for _ in range(3)]
+
+    def dynamic(link):
+        link.source.dynamic = True
+    inboxes = [client.receiver(None, credit=10, options=Source(dynamic)) for client in clients]
+    names = [inbox.address for inbox in inboxes]
+    check(all(names) and len(set(names)) == 3, f"addresses of dynamic nodes: {names}")
+    for index, client in enumerate(clients):
+        client.sender(address).send([message(index, reply_to=names[index], correlation_id=f"c{index}")])
+    for received, delivery in requests.take(3):
+        settle(delivery)
+        replies.send([message(received.properties["seq"], address=received.reply_to, correlation_id=received.correlation_id)])
+    equal(len(replies.box.accepted), 3, "replies accepted")
+    for index, inbox in enumerate(inboxes):
+        received, delivery = inbox.take(1)[0]
+        equal((received.properties["seq"], received.correlation_id), (index, f"c{index}"), "reply")
+        settle(delivery)
+    inboxes[0].close()
+    clients[1].abandon()
+    server.pause(0.3)
+    for gone in names[:2]:
+        dead = Client(ctx.url, beside=server)
+        relay = dead.sender(None)
+        relay.start([message(0, address=gone)])
+        dead.wait(lambda: relay.step() or relay.done(), "outcome of a message to a node that is gone")
+        check(not relay.box.accepted, f"a message to the node {gone}, which is gone, was accepted")
+        dead.close()
+
+
+@case("proton/anonymous-relay")
+def anonymous_relay(ctx):
+    """A sender without an address: each message goes where its `to` says; without `to` it is refused."""
+    client = connect(ctx)
+    relay = client.sender(None)
+    addresses = [ctx.address(f"q{index}") for index in range(6)]
+    relay.send([message(seq, address=addresses[seq % 6]) for seq in range(300)])
+    equal(len(relay.box.accepted), 300, "messages accepted")
+    relay.start([message(0)])
+    client.wait(lambda: relay.step() or relay.done(), "outcome of a message without `to`")
+    equal(len(relay.box.rejected), 1, "messages without `to` rejected")
+    for index, address in enumerate(addresses):
+        expect_rest(client, address, range(index, 300, 6), address)
+
+
+@case("proton/presettled")
+def presettled(ctx):
+    """Pre-settled both ways: nothing comes back, nothing is sent twice."""
+    address, count = ctx.address(), 1000
+    client = connect(ctx)
+    sender = client.sender(address, options=AtMostOnce())
+    sender.start(messages(count))
+    receiver = client.receiver(address, credit=600, options=AtMostOnce())
+    client.wait(lambda: sender.step() or len(receiver.box.items) >= 600, "600 messages")
+    taken = receiver.take(600)
+    in_order(seqs(taken), list(range(600)), "received settled")
+    check(all(delivery.settled for _, delivery in taken), "a delivery of a settled link is not settled")
+    client.wait(lambda: sender.step() or sender.exhausted, "last message sent")
+    receiver.close()
+    # The unsettled sender's outcome comes after what its connection sent before.
+    client.sender(address, options=AtLeastOnce()).send([message(count)])
+    expect_rest(client, address, range(600, count + 1))
+
+
+@case("proton/outcomes")
+def outcomes(ctx):
+    """Released, failed, undeliverable here, rejected: each returns as it must, to its place."""
+    address = ctx.address()
+    client = connect(ctx)
+    client.sender(address).send(messages(6))
+    receiver = client.receiver(address, credit=5)
+    taken = receiver.take(5)
+    check(all(received.first_acquirer for received, _ in taken), "a first delivery does not say so")
+    settle(taken[1][1], "released")
+    settle(taken[3][1], "failed")
+    receiver.link.flow(3)
+    again = receiver.take(3)
+    in_order(seqs(again), [1, 3, 5], "released ones return to their places")
+    equal([received.delivery_count for received, _ in again], [0, 1, 0], "delivery-counts")
+    equal([received.first_acquirer for received, _ in again], [False, False, True], "first-acquirer")
+    settle(taken[0][1], "rejected")
+    settle(again[0][1], "undeliverable")
+    equal(receiver.drain(5), [], "after undeliverable here")
+    other = connect(ctx).receiver(address, credit=5)
+    received, delivery = other.take(1)[0]
+    equal(received.properties["seq"], 1, "undeliverable elsewhere, taken here")
+    settle(delivery, "failed")
+    received, delivery = other.take(1)[0]
+    equal(received.properties["seq"], 1, "failed, and back to the one that may take it")
+    settle(delivery)
+    for _, delivery in (taken[2], taken[4], again[1], again[2]):
+        settle(delivery)
+    client.pause(0.1)
+    expect_rest(client, address, [])
+
+
+@case("proton/time-to-live")
+def time_to_live(ctx):
+    """A short time to live behind a long one: it is never delivered late, and the others stay."""
+    address = ctx.address()
+    client = connect(ctx)
+    sender = client.sender(address)
+    sender.send([message(0, ttl=60), message(1, ttl=0.3), message(2), message(3, ttl=0.3), message(4, ttl=60)])
+    browser = client.receiver(address, options=Copy())
+    in_order(seqs(browser.drain(10)), [0, 1, 2, 3, 4], "before their time")
+    client.pause(0.45)
+    expect_rest(client, address, [0, 2, 4], "after their time")
+    # Held while its time passes: judged when it comes back.
+    sender.send([message(5, ttl=0.3), message(6)])
+    holder = client.receiver(address, credit=1)
+    held = holder.take(1)
+    client.pause(0.45)
+    settle(held[0][1], "released")
+    expect_rest(client, address, [6], "after the return of an expired one")
+
+
+@case("proton/whole-message", own_only=True)
+def whole_message(ctx):
+    """Every section and type arrives as it was sent."""
+    address = ctx.address()
+    client = connect(ctx)
+    bodies = ["text", b"binary", None, 42, -1.5, True, [1, "two", [3.0, None]], {"a": {"b": [1]}}, uuid.UUID(int=7),
+              symbol("sym"), "ü" * 300, list(range(1000))]
+    sent = []
+    for index, body in enumerate(bodies):
+        sent.append(Message(
+            body=body, id=uuid.UUID(int=index) if index % 2 else f"id-{index}", user_id=b"me", address=address, subject="S",
+            reply_to="r", correlation_id=ulong(index), content_type=symbol("text/plain"), content_encoding=symbol("gzip"),
+            expiry_time=0, creation_time=1.5, group_id="", group_sequence=0, reply_to_group_id="rg",
+            durable=index % 2 == 0, priority=index % 10, ttl=60 + index,
+            properties={"s": "x", "i": index, "f": 1.25, "b": False, "n": None, "u": uuid.UUID(int=1)},
+            annotations={symbol("x-opt-a"): {"nested": [1, 2]}, symbol("x-opt-b"): "v"},
+            instructions={symbol("x-opt-i"): 1}))
+    client.sender(address).send(sent)
+    taken = client.receiver(address, credit=len(sent)).take(len(sent))
+    fields = ("body id user_id address subject reply_to correlation_id content_type content_encoding creation_time "
+              "reply_to_group_id durable priority properties annotations inferred").split()
+    for index, (original, (received, _)) in enumerate(zip(sent, taken)):
+        for field in fields:
+            equal(getattr(received, field), getattr(original, field), f"message {index}, {field}")
+        check(0 < received.ttl <= original.ttl, f"message {index}, ttl {received.ttl} of {original.ttl}")
+
+
+@case("proton/refusals", own_only=True)
+def refusals(ctx):
+    """What may not be had is refused with its error; the session and its other links live on."""
+    client = connect(ctx)
+    sender = client.sender(ctx.address())
+    for attach in (client.receiver, client.sender):
+        try:
+            attach("closed.nowhere")
+            raise Failure("a queue that may not be made was attached to")
+        except Refused as refusal:
+            equal(refusal.condition, "amqp:not-found", "the refusal of a missing queue")
+    sender.send(messages(3))
+    expect_rest(client, ctx.address(), [0, 1, 2])
+
+
+@case("proton/transfer-then-detach")
+def transfer_then_detach(ctx):
+    """A sender that detaches right behind its message: the message is there, and its outcome still comes."""
+    home = connect(ctx)
+    for turn in range(30):
+        address = ctx.address(f"q{turn % 5}")
+        client = Client(ctx.url, beside=home)
+        sender = client.sender(address)
+        home.wait(lambda: sender.link.credit, "credit")
+        sender.link.send(message(turn))
+        sender.close()
+        client.close()
+    for index in range(5):
+        expect_rest(home, ctx.address(f"q{index}"), range(index, 30, 5))
+
+
+@case("proton/churn")
+def churn(ctx):
+    """Connections, links and dynamic nodes come and go by the hundred."""
+    home = connect(ctx)
+    address = ctx.address()
+    for turn in range(150):
+        client = Client(ctx.url, beside=home)
+        client.sender(address).send([message(turn)])
+        receiver = client.receiver(address, credit=1)
+        received, delivery = receiver.take(1)[0]
+        equal(received.properties["seq"], turn, "turn")
+        settle(delivery)
+        if turn % 3 == 0:
+            receiver.close()
+        if turn % 2:
+            client.close()
+        else:
+            home.pause(0.01)
+            client.abandon()
+    expect_rest(home, address, [])
+
+
+@case("proton/many-connections")
+def many_connections(ctx):
+    """A hundred connections at once, each with its own queue and with a common one."""
+    home = connect(ctx)
+    clients = [connect(ctx, beside=home) for _ in range(100)]
+    common = ctx.address("common")
+    senders = [client.sender(common) for client in clients]
+    own = [client.sender(ctx.address(f"q{index}")) for index, client in enumerate(clients)]
+    for index, sender in enumerate(senders + own):
+        sender.start(messages(20, producer=f"p{index}"))
+    home.wait(lambda: [sender.step() for sender in senders + own] and all(sender.done() for sender in senders + own),
+              "outcomes of all senders", 40)
+    receivers = [client.receiver(ctx.address(f"q{index}"), credit=20) for index, client in enumerate(clients)]
+    for receiver in receivers:
+        in_order(seqs(receiver.take(20)), list(range(20)), "own queue")
+    last = {}
+    for received, delivery in home.receiver(common, credit=2000).take(2000):
+        producer, seq = received.properties["producer"], received.properties["seq"]
+        equal(seq, last.get(producer, -1) + 1, f"order of {producer}")
+        last[producer] = seq
+        settle(delivery)
+
+
+@case("proton/heartbeat")
+def heartbeat(ctx):
+    """A client that wants to hear something every second is kept although nothing happens."""
+    client = connect(ctx, heartbeat=1)
+    sender = client.sender(ctx.address())
+    client.pause(4)
+    sender.send(messages(1))
+    expect_rest(client, ctx.address(), [0])
+
+
+@case("proton/exclusive", own_only=True)
+def exclusive(ctx):
+    """On an exclusive queue the first consumer is active and the second stands by, and takes over in order."""
+    address = "exclusive." + ctx.address()
+    client = connect(ctx)
+    client.sender(address).send(messages(20))
+    first = client.receiver(address, credit=10)
+    held = first.take(10)
+    second = connect(ctx, beside=client).receiver(address, credit=100)
+    client.pause(0.2)
+    equal(len(second.box.items), 0, "messages for the consumer that stands by")
+    settle(held[0][1])
+    first.close()
+    in_order(seqs(second.take(19)), list(range(1, 20)), "after the take-over")
+
+
+@case("proton/prefetch", own_only=True)
+def prefetch(ctx):
+    """The destination's prefetch clamps what a client asks for."""
+    client = connect(ctx)
+    for address, limit in (("clamped." + ctx.address(), 5), ("one." + ctx.address(), 1)):
+        client.sender(address).send(messages(20))
+        receiver = client.receiver(address, credit=15)
+        held = receiver.take(limit)
+        client.pause(0.2)
+        equal(len(receiver.box.items), 0, f"messages beyond the clamp of {limit}")
+        for _, delivery in held:
+            settle(delivery)
+        if limit == 1:
+            # Armed by a flow that arrives after the previous delivery was settled.
+            client.pause(0.2)
+            equal(len(receiver.box.items), 0, "messages without a new flow")
+            receiver.link.flow(1)
+        in_order(seqs(receiver.take(limit)), list(range(limit, 2 * limit)), "after settlement")
+
+
+@case("proton/levels", own_only=True)
+def levels(ctx):
+    """A queue with priorities serves the higher ones first, each level in order."""
+    address = "levels." + ctx.address()
+    client = connect(ctx)
+    client.sender(address).send([message(seq, priority=seq % 10) for seq in range(100)])
+    expect_rest(client, address, sorted(range(100), key=lambda seq: (-(seq % 10), seq)))
+
+
+@case("proton/expiration", own_only=True)
+def expiration(ctx):
+    """A queue's own expiration replaces the producer's."""
+    address = "short." + ctx.address()
+    client = connect(ctx)
+    client.sender(address).send([message(0), message(1, ttl=60), message(2, ttl=0.1)])
+    client.pause(0.15)
+    in_order(seqs(client.receiver(address, options=Copy()).drain(10)), [0, 1, 2], "before the queue's time")
+    client.pause(0.4)
+    expect_rest(client, address, [])
+
+
+@case("proton/no-local", own_only=True)
+def no_local(ctx):
+    """A no-local consumer does not get what its own connection sent."""
+    address = ctx.address()
+    client = connect(ctx)
+    other = connect(ctx, beside=client)
+    no_local_filter = Filter({symbol("no-local"): Described(ulong(0x0000468C00000003), [])})
+    receiver = client.receiver(address, credit=10, options=no_local_filter)
+    client.sender(address).send(messages(3))
+    other.sender(address).send([message(10)])
+    equal(seqs(receiver.take(1)), [10], "for the no-local consumer")
+    equal(receiver.drain(10), [], "beyond it")
+    receiver.close()
+    expect_rest(other, address, [0, 1, 2, 10])
+
+
+@case("proton/stop", own_only=True, shards=(1, 4))
+def graceful_stop(ctx):
+    """SIGTERM: connections are closed with amqp:connection:forced and the process exits with 0."""
+    broker = ctx.tools.broker(ctx.broker.shards, "stopping")
+    ctx.later(broker.stop)
+    first = Client(broker.url)
+    clients = [first] + [Client(broker.url, beside=first) for _ in range(5)]
+    receivers = [client.receiver(f"q{index}", credit=10) for index, client in enumerate(clients)]
+    first.sender("q1").send(messages(2))
+    receivers[1].take(2)
+    broker.process.send_signal(signal.SIGTERM)
+    try:
+        first.wait(lambda: all(client.remote.state & Endpoint.REMOTE_CLOSED for client in clients), "close of all", 10)
+    except ConnectionClosed:
+        pass
+    for client in clients:
+        try:
+            client.wait(lambda: client.remote.state & Endpoint.REMOTE_CLOSED, "close", 5)
+        except ConnectionClosed:
+            pass
+        condition = client.remote.remote_condition
+        equal(condition and condition.name, "amqp:connection:forced", "the error of a connection that is closed at the end")
+    equal(broker.process.wait(10), 0, "exit code")

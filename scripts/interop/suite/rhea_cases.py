@@ -1,0 +1,24 @@
+"""rhea (Node.js); the cases themselves are in rhea/interop.js."""
+
+from .harness import case
+
+NAMES = ("volume", "frames", "browse", "selector", "competing", "one-at-a-time", "drain", "link-close", "connection-close",
+         "kill", "many-links", "homed-apart", "request-response", "anonymous-relay", "presettled", "outcomes", "time-to-live")
+
+
+def command(ctx, name, address=None):
+    broker = ctx.broker
+    full = ["full"] if ctx.full else []
+    return [*ctx.tools.node(), name, broker.host, str(broker.port), address or ctx.address(), *full]
+
+
+def declare(name):
+    seconds = 240 if name == "volume" else 60
+
+    @case(f"rhea/{name}", seconds=seconds)
+    def run(ctx):
+        ctx.run(command(ctx, name), seconds - 5)
+
+
+for each in NAMES:
+    declare(each)

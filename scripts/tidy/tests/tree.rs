@@ -1,0 +1,23 @@
+//! Does the tree keep its own rules?
+
+use std::path::Path;
+
+#[test]
+fn the_tree_is_tidy() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let findings = corelane_tidy::check(&root).expect("the tree can be read");
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert!(lines.is_empty(), "{} findings:\n{}", lines.len(), lines.join("\n"));
+}
+
+#[test]
+fn the_walk_sees_every_kind_of_file() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let files = corelane_tidy::files(&root).expect("the tree can be read");
+    for path in
+        ["Cargo.toml", "src/main.rs", "shards/engine/lib.rs", "scripts/tidy/tests/tree.rs", "scripts/test"]
+    {
+        assert!(files.iter().any(|file| file == path), "{path} is missing");
+    }
+    assert!(!files.iter().any(|file| file.contains("/target/") || file.starts_with("target/")));
+}
