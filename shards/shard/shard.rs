@@ -1,7 +1,7 @@
 //! One core's whole state, and the one place where it changes: [`Shard::apply`].
 //!
 //! A turn of the driver is: apply what has happened, [`finish_turn`](Shard::finish_turn), carry out the effects. Nothing in
-//! here blocks, asks for the time or touches a socket, so the same shard runs under the io_uring driver and under a test.
+//! here blocks, asks for the time or touches a socket, so the same shard runs under the real driver and under a simulated one.
 //!
 //! Invariants:
 //! - a shard is `!Send`: it is built on its thread and stays there;
