@@ -38,7 +38,7 @@ mod model {
             self.tail.store(tail + 1, Ordering::Relaxed);
             let (full, slot) = &self.slots[tail as usize % self.slots.len()];
             assert!(!full.load(Ordering::Relaxed), "a slot is written before its reader has left it");
-            *slot.lock().unwrap() = Some(value);
+            *slot.lock().expect("nothing panics while it holds a slot") = Some(value);
             full.store(true, Ordering::Relaxed);
             Ok(())
         }
@@ -48,7 +48,7 @@ mod model {
             self.head.store(head + 1, Ordering::Relaxed);
             let (full, slot) = &self.slots[head as usize % self.slots.len()];
             assert!(full.load(Ordering::Relaxed), "a slot is read before its writer has filled it");
-            let value = slot.lock().unwrap().take();
+            let value = slot.lock().expect("nothing panics while it holds a slot").take();
             full.store(false, Ordering::Relaxed);
             value
         }
