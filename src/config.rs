@@ -78,6 +78,8 @@ pub struct ProtocolSettings {
     pub idle_timeout_us: Option<u64>,
     /// Bytes of one message.
     pub message_size_max: u64,
+    /// Bytes of all messages in all queues.
+    pub memory: u64,
 }
 
 /// The properties of destinations, by exact name and by wildcard.
@@ -180,6 +182,7 @@ impl ServeSettings {
                 frame_size_max: given.max_frame_size.unwrap_or(64 << 10),
                 idle_timeout_us: Some(given.idle_timeout.unwrap_or(60_000_000)).filter(|us| *us != 0),
                 message_size_max: given.max_message_size.unwrap_or(128 << 20),
+                memory: given.memory.unwrap_or_else(half_of_the_machine),
             },
             destinations: DestinationSettings {
                 auto_create: given.auto_create.unwrap_or(true),
@@ -211,6 +214,11 @@ impl Default for LogSettings {
     fn default() -> Self {
         LogSettings { filter: "info".to_owned(), json: false }
     }
+}
+
+/// Bytes; what is left is for connections, the kernel and everyone else.
+fn half_of_the_machine() -> u64 {
+    rustix::system::sysinfo().totalram / 2
 }
 
 fn default_listeners() -> Vec<Listener> {

@@ -156,7 +156,9 @@ impl PublishOutcome {
             PublishOutcome::Stored => ("", ""),
             PublishOutcome::NoQueue => ("amqp:not-found", "there is no such queue"),
             PublishOutcome::NoAddress => ("amqp:precondition-failed", "the message's `to` names no queue"),
-            PublishOutcome::Full => ("amqp:resource-limit-exceeded", "the queue is full"),
+            PublishOutcome::Full => {
+                ("amqp:resource-limit-exceeded", "the queue, or the memory for messages, is full")
+            }
             PublishOutcome::Malformed => ("amqp:decode-error", "the message's sections could not be read"),
         }
     }

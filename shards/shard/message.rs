@@ -12,6 +12,9 @@ use corelane_wire::amqp10::{
 use crate::buffers::Buffers;
 use crate::mail::DeliveryCounts;
 
+/// Memory of an entry and its message beside the message's bytes, rounded up.
+const ENTRY_BYTES: usize = 128;
+
 /// An encoded AMQP 1.0 message.
 #[derive(Debug)]
 pub struct Message {
@@ -25,6 +28,8 @@ pub struct Message {
     application_properties: u32,
     /// Milliseconds; 0 if the header has none.
     ttl_ms: u32,
+    /// Bytes of memory that it was received with.
+    counted: u32,
     priority: u8,
     durable: bool,
     /// Some of the properties are read by the broker itself (group, expiry).
@@ -54,6 +59,7 @@ impl Message {
             properties: value_at(sections.properties),
             application_properties: value_at(sections.application_properties),
             ttl_ms: header.ttl.unwrap_or(0),
+            counted: u32::try_from(bytes.capacity() + ENTRY_BYTES).unwrap_or(u32::MAX),
             priority: header.priority,
             durable: header.durable,
             has_group,
@@ -69,6 +75,11 @@ impl Message {
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
+    }
+
+    /// Bytes it is counted with while it is in a queue. Annotations that come later are not counted.
+    pub(crate) fn memory(&self) -> u64 {
+        u64::from(self.counted)
     }
 
     pub(crate) fn copied(&self, buffers: &mut Buffers) -> Self {
@@ -133,6 +144,7 @@ impl Message {
         bytes.extend_from_slice(&self.bytes[after..]);
         if let Ok(mut annotated) = Message::new(bytes, self.format) {
             annotated.onward = self.onward;
+            annotated.counted = self.counted;
             *self = annotated;
         }
     }

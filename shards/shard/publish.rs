@@ -109,12 +109,17 @@ impl Shard {
 
     /// Puts a message into a queue of this shard.
     fn store(&mut self, now: u64, queue: QueueId, origin: Origin, message: Message) -> PublishOutcome {
+        if !self.take_memory(&message) {
+            self.buffers.give(message.into_bytes());
+            return PublishOutcome::Full;
+        }
         let priority = message.priority();
         let expires_at = message.expires_at(now);
         let publication = Publication { message, priority, expires_at, held_until: None, origin };
         match self.engine.enqueue(now, queue, publication) {
             Ok(_) => PublishOutcome::Stored,
             Err((message, refusal)) => {
+                self.give_memory(&message);
                 self.buffers.give(message.into_bytes());
                 match refusal {
                     EnqueueRefusal::QueueGone => PublishOutcome::NoQueue,

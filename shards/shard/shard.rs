@@ -49,6 +49,8 @@ pub struct ShardConfig {
     pub elsewhere: Arc<amqp10::Config>,
     /// The properties of destinations.
     pub destinations: Destinations,
+    /// Bytes of messages in all queues of this shard. When it is used up, messages are refused.
+    pub memory: u64,
 }
 
 /// The result of a turn.
@@ -68,6 +70,9 @@ pub struct Shard {
     loopback: Arc<amqp10::Config>,
     elsewhere: Arc<amqp10::Config>,
     pub(crate) destinations: Destinations,
+    memory_max: u64,
+    /// Bytes of the messages in queues.
+    memory_used: u64,
     pub(crate) connections: Connections,
     pub(crate) touched: Vec<ConnectionSlot>,
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
@@ -127,10 +132,12 @@ impl Shard {
             loopback: config.loopback,
             elsewhere: config.elsewhere,
             destinations: config.destinations,
+            memory_max: config.memory,
+            memory_used: 0,
             connections: Connections::new(config.index),
             touched: Vec::new(),
             timers: BinaryHeap::new(),
-            engine: Engine::new(Limits::default()),
+            engine: Engine::new(Limits { hash_seed: config.boot, ..Limits::default() }),
             queues: HashMap::new(),
             queue_names: HashMap::new(),
             buffers: Buffers::new(),
@@ -171,6 +178,7 @@ impl Shard {
         self.peers.post_batches(&mut self.effects);
         self.try_moves();
         while let Some(message) = self.engine.take_retired() {
+            self.memory_used -= message.memory();
             self.buffers.give(message.into_bytes());
         }
         if self.stopping && self.connections.is_empty() && !self.stopped {
@@ -372,6 +380,18 @@ impl Shard {
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
             Mail::Stop => self.on_stop(now),
         }
+    }
+
+    /// Accounts for a message that is about to be enqueued; false if there is no room for it.
+    pub(crate) fn take_memory(&mut self, message: &Message) -> bool {
+        let fits = self.memory_used + message.memory() <= self.memory_max;
+        self.memory_used += if fits { message.memory() } else { 0 };
+        fits
+    }
+
+    /// The message was not enqueued after all.
+    pub(crate) fn give_memory(&mut self, message: &Message) {
+        self.memory_used -= message.memory();
     }
 
     /// Puts mail into a lane, or applies it at once when it is for this shard.

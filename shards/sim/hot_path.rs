@@ -41,6 +41,7 @@ impl HotPath {
             loopback: config.clone(),
             elsewhere: config,
             destinations: Destinations::new(Vec::new(), true),
+            memory: 1 << 40,
         });
         let now = 1_000_000_000_000_000;
         let side = || Side { client: Client::new(now), slot: None, to_broker: Vec::new() };

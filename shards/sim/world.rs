@@ -23,13 +23,15 @@ pub struct Setup {
     pub seed: u64,
     pub rules: Vec<DestinationRule>,
     pub auto_create: bool,
+    /// Bytes of messages that a shard takes.
+    pub memory: u64,
     /// Check every engine after every step.
     pub verify: bool,
 }
 
 impl Setup {
     pub fn new(shards: usize) -> Self {
-        Setup { shards, seed: 1, rules: Vec::new(), auto_create: true, verify: true }
+        Setup { shards, seed: 1, rules: Vec::new(), auto_create: true, memory: u64::MAX / 2, verify: true }
     }
 }
 
@@ -78,6 +80,7 @@ impl World {
                 loopback: config.clone(),
                 elsewhere: config.clone(),
                 destinations: Destinations::new(setup.rules.clone(), setup.auto_create),
+                memory: setup.memory,
             })
         };
         let participants = setup.shards + 1;

@@ -80,6 +80,10 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "SIZE", env = "CORELANE_MAX_MESSAGE_SIZE", value_parser = count(setting::MESSAGE_SIZE))]
     max_message_size: Option<u64>,
 
+    /// Memory for messages, shared among the shards; when it is used up, messages are refused [default: half of the machine's]
+    #[arg(long, value_name = "SIZE", env = "CORELANE_MEMORY", value_parser = count(setting::MEMORY))]
+    memory: Option<u64>,
+
     /// How long a connection may be silent, or `never` for any time [default: 60s]
     #[arg(long, value_name = "DURATION", env = "CORELANE_IDLE_TIMEOUT", value_parser = count(setting::IDLE_TIMEOUT))]
     idle_timeout: Option<u64>,
@@ -169,6 +173,7 @@ impl ServeArguments {
             max_frame_size: self.max_frame_size.map(|size| size as u32),
             idle_timeout: self.idle_timeout,
             max_message_size: self.max_message_size,
+            memory: self.memory,
             log: self.log,
             destinations: Vec::new(),
         }

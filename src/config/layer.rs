@@ -40,6 +40,8 @@ pub struct Layer {
     pub idle_timeout: Option<u64>,
     #[serde(alias = "max_message_size", deserialize_with = "max_message_size")]
     pub max_message_size: Option<u64>,
+    #[serde(deserialize_with = "memory")]
+    pub memory: Option<u64>,
     #[serde(deserialize_with = "log")]
     pub log: Option<LogSettings>,
     #[serde(deserialize_with = "destinations")]
@@ -119,6 +121,7 @@ impl Layer {
             max_frame_size: self.max_frame_size.or(below.max_frame_size),
             idle_timeout: self.idle_timeout.or(below.idle_timeout),
             max_message_size: self.max_message_size.or(below.max_message_size),
+            memory: self.memory.or(below.memory),
             log: self.log.or(below.log),
             destinations: if self.destinations.is_empty() { below.destinations } else { self.destinations },
         }
@@ -220,6 +223,10 @@ fn max_frame_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u
 
 fn idle_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     setting::IDLE_TIMEOUT.read(deserializer).map(Some)
+}
+
+fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    setting::MEMORY.read(deserializer).map(Some)
 }
 
 fn max_message_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -38,6 +38,8 @@ pub const FRAME_SIZE: Setting = Setting::new(Unit::Bytes, 512, 16 << 20, None);
 pub const IDLE_TIMEOUT: Setting = Setting::new(Unit::Microseconds, 200_000, 86_400_000_000, Some("never"));
 /// The largest message accepted.
 pub const MESSAGE_SIZE: Setting = Setting::new(Unit::Bytes, 1 << 10, 1 << 30, None);
+/// Memory for messages, of the whole process.
+pub const MEMORY: Setting = Setting::new(Unit::Bytes, 16 << 20, 1 << 50, None);
 /// A destination's time to live.
 pub const EXPIRATION: Setting =
     Setting::new(Unit::Microseconds, 1_000, 100 * 365 * 86_400_000_000, Some("never"));

@@ -25,6 +25,7 @@ impl ServeSettings {
             loopback: Arc::new(self.connection_config(true)),
             elsewhere: Arc::new(self.connection_config(false)),
             destinations: Destinations::new(rules, self.destinations.auto_create),
+            memory: self.limits.memory / shards as u64,
         }
     }
 

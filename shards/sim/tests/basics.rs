@@ -264,3 +264,40 @@ fn outcomes_decide_what_becomes_of_a_message() {
         assert_eq!(again, [("b", 0, false), ("d", 1, false)]);
     }
 }
+
+#[test]
+fn messages_beyond_the_memory_are_refused_until_there_is_room() {
+    for shards in [1, 2] {
+        let mut world = World::new(&Setup { memory: 100_000, ..Setup::new(shards) });
+        let client = world.connect(0);
+        let names: Vec<String> =
+            (0..shards).filter_map(|shard| names_homed_at(shard, shards).next()).collect();
+        for name in &names {
+            let sender = world.clients[client].attach_sender(name, name, &SenderOptions::default());
+            for _ in 0..30 {
+                world.clients[client].send(sender, &"x".repeat(10_000));
+            }
+            world.run();
+            let outcomes = std::mem::take(&mut world.clients[client].outcomes);
+            let accepted = outcomes.iter().filter(|(_, outcome)| outcome == "accepted").count();
+            let refused = outcomes
+                .iter()
+                .filter(|(_, outcome)| outcome == "rejected amqp:resource-limit-exceeded")
+                .count();
+            assert_eq!(accepted + refused, 30);
+            assert!((7..10).contains(&accepted), "{accepted}");
+            let reader = world.connect(0);
+            world.clients[reader].accepts = true;
+            let link = world.clients[reader].attach_receiver("r", name, &ReceiverOptions::default());
+            world.clients[reader].credit(link, 100);
+            world.run();
+            assert_eq!(world.clients[reader].bodies(link).len(), accepted);
+            world.clients[client].send(sender, "there is room again");
+            world.run();
+            assert_eq!(
+                world.clients[client].outcomes.pop().map(|(_, outcome)| outcome),
+                Some("accepted".to_owned())
+            );
+        }
+    }
+}
