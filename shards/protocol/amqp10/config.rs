@@ -25,6 +25,9 @@ pub struct Config {
     pub incoming_window: u32,
     /// Largest message in bytes that we receive and announce on a link unless it is attached with another; 0: any.
     pub max_message_size: u64,
+    /// Received deliveries of a session that are unsettled at one time. Credit bounds them first; a peer that is to settle
+    /// after us (receiver settle mode second) and does not, ends its session here.
+    pub unsettled_max: usize,
     /// Bytes of all multi-frame deliveries that are being joined at one time. The link that goes above is detached.
     pub assembly_size_max: usize,
     /// Bytes that one call of [`send`](super::Connection::send) writes at most, unless one frame is larger. The rest is
@@ -73,6 +76,7 @@ impl Default for Config {
             close_timeout_us: 2_000_000,
             incoming_window: 2048,
             max_message_size: 128 << 20,
+            unsettled_max: 65_536,
             assembly_size_max: 256 << 20,
             burst_size_max: 256 << 10,
             offered_capabilities: Vec::new(),

@@ -325,9 +325,11 @@ impl Connection {
         if frame.body.is_empty() {
             return Step::Again;
         }
-        let (performative, payload) = match Performative::decode(frame.body) {
-            Ok(decoded) => decoded,
-            Err(error) => return self.fail_decode(&error),
+        // Performatives are large, so this one stays where it was decoded.
+        let decoded = Performative::decode(frame.body);
+        let (performative, payload) = match &decoded {
+            Ok((performative, payload)) => (performative, *payload),
+            Err(error) => return self.fail_decode(error),
         };
         match self.dispatch(&frame, performative, payload) {
             Ok(Dispatched::Event(event)) => Step::Event(event),
@@ -347,19 +349,19 @@ impl Connection {
     fn dispatch<'a>(
         &mut self,
         frame: &Frame<'a>,
-        performative: Performative<'a>,
+        performative: &Performative<'a>,
         payload: &'a [u8],
     ) -> Result<Dispatched<'a>, Failure> {
         if self.phase == Phase::Opening {
             let Performative::Open(open) = performative else {
                 return Err(fault::BEFORE_OPEN.on_connection());
             };
-            return Ok(Dispatched::Event(self.handle_open(open)));
+            return Ok(Dispatched::Event(self.handle_open(*open)));
         }
         let event = match performative {
             Performative::Open(_) => return Err(fault::OPENED_TWICE.on_connection()),
-            Performative::Begin(begin) => self.handle_begin(frame.channel, &begin)?,
-            Performative::Close(close) => return Ok(self.handle_close(&close)),
+            Performative::Begin(begin) => self.handle_begin(frame.channel, begin)?,
+            Performative::Close(close) => return Ok(self.handle_close(close)),
             Performative::Attach(_)
             | Performative::Flow(_)
             | Performative::Transfer(_)
@@ -378,7 +380,7 @@ impl Connection {
         &mut self,
         slot: usize,
         frame: &Frame<'a>,
-        performative: Performative<'a>,
+        performative: &Performative<'a>,
         payload: &'a [u8],
     ) -> Result<Dispatched<'a>, Failure> {
         if let Performative::End(end) = performative {
@@ -386,18 +388,18 @@ impl Connection {
                 self.retire_links(slot, DetachCause::SessionEnded);
                 return Ok(Dispatched::Later);
             }
-            return Ok(Dispatched::from(self.handle_end(slot, &end)));
+            return Ok(Dispatched::from(self.handle_end(slot, end)));
         }
         // AMQP 1.0 §2.5.5: what was on its way when we ended the session is passed over.
         if self.sessions[slot].state != SessionState::Mapped {
             return Ok(Dispatched::Nothing);
         }
         let event = match performative {
-            Performative::Transfer(transfer) => self.handle_transfer(slot, &transfer, payload)?,
-            Performative::Disposition(disposition) => self.handle_disposition(slot, &disposition),
-            Performative::Flow(flow) => self.handle_flow(slot, &flow)?,
-            Performative::Attach(attach) => return self.handle_attach(slot, &attach, frame.body),
-            Performative::Detach(detach) => self.handle_detach(slot, &detach)?,
+            Performative::Transfer(transfer) => self.handle_transfer(slot, transfer, payload)?,
+            Performative::Disposition(disposition) => self.handle_disposition(slot, disposition),
+            Performative::Flow(flow) => self.handle_flow(slot, flow)?,
+            Performative::Attach(attach) => return self.handle_attach(slot, attach, frame.body),
+            Performative::Detach(detach) => self.handle_detach(slot, detach)?,
             Performative::Open(_)
             | Performative::Begin(_)
             | Performative::End(_)

@@ -5,7 +5,7 @@ use corelane_wire::amqp10::{
     SenderSettleMode, Source, Symbols, TargetArchetype,
 };
 
-use super::ids::{DeliveryTag, LinkId, SessionId, Token, TransactionId};
+use super::ids::{LinkId, SessionId, Token, TransactionId};
 use super::limits::DESCRIPTION_SIZE_MAX;
 
 /// What [`receive`](super::Connection::receive) found. Borrows from the bytes that were passed in. What is large and
@@ -112,7 +112,6 @@ pub struct Message<'a> {
     pub link: LinkId,
     /// Names the delivery for [`settle`](super::Connection::settle).
     pub delivery_id: u32,
-    pub tag: DeliveryTag,
     /// The peer wants no outcome.
     pub settled: bool,
     pub message_format: u32,

@@ -87,6 +87,8 @@ pub(super) const DELIVERY_ID_ORDER: Fault =
     Fault::new("amqp:invalid-field", "a delivery-id that is not behind the one before it");
 pub(super) const UNSETTLED_SPAN: Fault =
     Fault::new("amqp:resource-limit-exceeded", "the oldest unsettled delivery is 2^31 deliveries behind");
+pub(super) const UNSETTLED: Fault =
+    Fault::new("amqp:resource-limit-exceeded", "too many deliveries that are not settled");
 pub(super) const LINKS_REFUSED: Fault =
     Fault::new("amqp:resource-limit-exceeded", "attaches go on above the maximum of links");
 pub(super) const HANDLES_EXHAUSTED: Fault =

@@ -18,7 +18,7 @@ pub struct LinkId(pub u32);
 pub struct Token(pub u64, pub u64);
 
 /// Up to 32 bytes that a peer chose, kept in place.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct ShortBinary {
     size: u8,
     bytes: [u8; Self::SIZE_MAX],
@@ -41,6 +41,14 @@ impl ShortBinary {
         bytes.get_mut(..from.len())?.copy_from_slice(from);
         Some(Self { size: from.len() as u8, bytes })
     }
+
+    /// Takes over other bytes; too many are cut.
+    #[inline]
+    pub(super) fn set(&mut self, from: &[u8]) {
+        let size = from.len().min(Self::SIZE_MAX);
+        self.bytes[..size].copy_from_slice(&from[..size]);
+        self.size = size as u8;
+    }
 }
 
 impl Deref for ShortBinary {
@@ -51,6 +59,14 @@ impl Deref for ShortBinary {
         &self.bytes[..usize::from(self.size)]
     }
 }
+
+impl PartialEq for ShortBinary {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for ShortBinary {}
 
 impl fmt::Debug for ShortBinary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

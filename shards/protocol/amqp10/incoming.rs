@@ -30,6 +30,14 @@ impl Connection {
         }
     }
 
+    /// The tag of a received delivery that is unsettled.
+    pub fn delivery_tag(&self, link: LinkId, delivery_id: u32) -> Option<&[u8]> {
+        let slot: usize = link.into();
+        let session = self.sessions.get(self.links.get(slot)?.session)?;
+        let arrived = session.arrived.find(delivery_id)?;
+        (arrived.link as usize == slot).then_some(&*arrived.tag)
+    }
+
     #[inline]
     pub(super) fn handle_transfer<'a>(
         &mut self,
@@ -90,7 +98,7 @@ impl Connection {
         let ignored = transfer.resume;
         let recorded = !settled && !ignored;
         if recorded {
-            self.record(slot, delivery_id, &tag, transfer.rcv_settle_mode)?;
+            self.record(slot, delivery_id, tag, transfer.rcv_settle_mode)?;
         }
         let transaction = transaction_of(transfer.state.as_ref());
         let message_format = transfer.message_format.unwrap_or(0);
@@ -98,7 +106,6 @@ impl Connection {
             return Ok(Some(Event::Message(Message {
                 link: LinkId(slot as u32),
                 delivery_id,
-                tag,
                 settled,
                 message_format,
                 payload: Payload::Slice(payload),
@@ -109,7 +116,6 @@ impl Connection {
         if let LinkEnd::Receiver(receiver) = &mut self.links[slot].end {
             receiver.partial = Some(Arriving {
                 delivery_id,
-                tag,
                 message_format,
                 settled,
                 recorded,
@@ -123,15 +129,14 @@ impl Connection {
 
     /// Checks what names a new delivery, and counts it against the link's credit.
     #[inline]
-    fn admit(&mut self, slot: usize, transfer: &Transfer<'_>) -> Result<(u32, DeliveryTag), Failure> {
+    fn admit<'a>(&mut self, slot: usize, transfer: &Transfer<'a>) -> Result<(u32, &'a [u8]), Failure> {
         let link = &mut self.links[slot];
         let session = &mut self.sessions[link.session];
         let LinkEnd::Receiver(receiver) = &mut link.end else {
             return Err(fault::WRONG_DIRECTION.on_link(slot));
         };
         let delivery_id = transfer.delivery_id.ok_or(fault::DELIVERY_ID_MISSING.on_link(slot))?;
-        let tag = transfer.delivery_tag.and_then(DeliveryTag::new);
-        let tag = tag.ok_or(fault::DELIVERY_TAG_MISSING.on_link(slot))?;
+        let tag = transfer.delivery_tag.ok_or(fault::DELIVERY_TAG_MISSING.on_link(slot))?;
         // AMQP 1.0 §2.8.4: delivery numbers are a sequence of the session.
         if session.last_delivery_id.is_some_and(|last| serial::distance(last, delivery_id) <= 0) {
             return Err(fault::DELIVERY_ID_ORDER.on_session(link.session));
@@ -150,7 +155,7 @@ impl Connection {
         &mut self,
         slot: usize,
         delivery_id: u32,
-        tag: &DeliveryTag,
+        tag: &[u8],
         mode: Option<ReceiverSettleMode>,
     ) -> Result<(), Failure> {
         let link = &mut self.links[slot];
@@ -170,11 +175,15 @@ impl Connection {
         if span > UNSETTLED_SPAN_MAX {
             return Err(fault::UNSETTLED_SPAN.on_session(link.session));
         }
+        if session.arrived.count() >= self.config.unsettled_max {
+            return Err(fault::UNSETTLED.on_session(link.session));
+        }
         // AMQP 1.0 §2.6.12: a tag is unique among the link's unsettled deliveries.
         if !receiver.tags.insert(tag, delivery_id, slot as u32, receiver.unsettled, &session.arrived) {
             return Err(fault::TAG_IN_USE.on_link(slot));
         }
-        session.arrived.push(delivery_id, Arrived { link: slot as u32, tag: *tag, phase });
+        let Some(tag) = DeliveryTag::new(tag) else { return Err(fault::DELIVERY_TAG_MISSING.on_link(slot)) };
+        session.arrived.push(delivery_id, Arrived { link: slot as u32, tag, phase });
         receiver.unsettled += 1;
         Ok(())
     }
@@ -244,7 +253,6 @@ impl Connection {
         Ok(Some(Event::Message(Message {
             link: LinkId(slot as u32),
             delivery_id: partial.delivery_id,
-            tag: partial.tag,
             settled: partial.settled,
             message_format: partial.message_format,
             payload: Payload::Assembled(partial.payload),

@@ -21,11 +21,11 @@ pub const UNSETTLED_SPAN_MAX: u32 = (1 << 31) - 1;
 pub const DESCRIPTION_SIZE_MAX: usize = 200;
 
 /// Buffers kept for joining multi-frame deliveries. A further one is dropped when its message is done with.
-pub const SPARE_BUFFERS_MAX: usize = 2;
+pub const SPARE_BUFFERS_MAX: usize = 1;
 
 /// Largest buffer in bytes that is kept for joining. A larger one is dropped when its message is done with.
-pub const SPARE_BUFFER_SIZE_MAX: usize = 1 << 20;
+pub const SPARE_BUFFER_SIZE_MAX: usize = 128 << 10;
 
 /// Places for unsettled deliveries that a session keeps when none is unsettled. What a burst needed above that is given
 /// back.
-pub const UNSETTLED_KEPT_MAX: usize = 4096;
+pub const UNSETTLED_KEPT_MAX: usize = 1024;

@@ -6,7 +6,7 @@
 
 use corelane_wire::amqp10::{Flow, ReceiverSettleMode, Role, SenderSettleMode};
 
-use super::ids::{DeliveryTag, TransactionId};
+use super::ids::TransactionId;
 use super::serial;
 use super::tags::Tags;
 
@@ -118,7 +118,6 @@ pub(super) struct Receiver {
 #[derive(Debug)]
 pub(super) struct Arriving {
     pub(super) delivery_id: u32,
-    pub(super) tag: DeliveryTag,
     pub(super) message_format: u32,
     pub(super) settled: bool,
     /// It stands among the session's unsettled deliveries.

@@ -29,7 +29,7 @@ impl Tags {
     #[inline]
     pub(super) fn insert(
         &mut self,
-        tag: &DeliveryTag,
+        tag: &[u8],
         delivery_id: u32,
         link: u32,
         count: usize,
@@ -38,14 +38,13 @@ impl Tags {
         if self.index.is_none() {
             match &mut self.highest {
                 None => {
-                    self.highest = Some(Box::new(*tag));
+                    self.highest = DeliveryTag::new(tag).map(Box::new);
                     return true;
                 }
                 Some(highest) if count == 0 || above(tag, highest) => {
-                    **highest = *tag;
+                    highest.set(tag);
                     return true;
                 }
-                Some(highest) if **highest == *tag => return false,
                 Some(_) => {}
             }
         }
@@ -54,7 +53,7 @@ impl Tags {
 
     fn insert_indexed(
         &mut self,
-        tag: &DeliveryTag,
+        tag: &[u8],
         delivery_id: u32,
         link: u32,
         unsettled: &Unsettled<Arrived>,
@@ -70,7 +69,7 @@ impl Tags {
         let hash = hash(tag);
         let same = |indexed: &Indexed| {
             indexed.hash == hash
-                && unsettled.find(indexed.delivery_id).is_some_and(|arrived| arrived.tag == *tag)
+                && unsettled.find(indexed.delivery_id).is_some_and(|arrived| *arrived.tag == *tag)
         };
         if index.find(hash, same).is_some() {
             return false;
@@ -92,14 +91,14 @@ impl Tags {
 
 /// By length, then by bytes: the order of numbers, in decimal as in big-endian digits.
 #[inline]
-fn above(tag: &DeliveryTag, other: &DeliveryTag) -> bool {
-    (tag.len(), &**tag) > (other.len(), &**other)
+fn above(tag: &[u8], other: &[u8]) -> bool {
+    (tag.len(), tag) > (other.len(), other)
 }
 
 /// Folds words of eight bytes by multiplication. A peer that seeks collisions slows down its own link, whose unsettled
 /// deliveries its credit bounds.
 #[inline]
-fn hash(tag: &DeliveryTag) -> u64 {
+fn hash(tag: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = tag.len() as u64;
     for chunk in tag.chunks(8) {

@@ -20,6 +20,8 @@ pub(super) struct Timers {
     keep_alive_us: Option<u64>,
     handshake_deadline: Option<u64>,
     close_deadline: Option<u64>,
+    /// The caller reads from the socket.
+    reading: bool,
 }
 
 impl Timers {
@@ -32,6 +34,7 @@ impl Timers {
             keep_alive_us: None,
             handshake_deadline: config.handshake_timeout_us.map(|timeout| now.saturating_add(timeout)),
             close_deadline: None,
+            reading: true,
         }
     }
 
@@ -63,6 +66,9 @@ impl Timers {
     }
 
     fn idle_deadline(&self) -> Option<u64> {
+        if !self.reading {
+            return None;
+        }
         Some(self.received_last.saturating_add(self.idle_timeout_us?))
     }
 
@@ -72,6 +78,15 @@ impl Timers {
 }
 
 impl Connection {
+    /// The caller stops to read from the socket, or reads again: a peer that is not listened to is not silent.
+    pub fn set_reading(&mut self, now: u64, reading: bool) {
+        self.now = self.now.max(now);
+        if reading && !self.timers.reading {
+            self.timers.received_last = self.now;
+        }
+        self.timers.reading = reading;
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called at the latest.
     pub fn next_deadline(&self) -> Option<u64> {
         let timers = &self.timers;

@@ -98,6 +98,18 @@ fn what_is_unfinished_goes_with_its_link() {
 }
 
 #[test]
+fn a_peer_that_never_settles_second_is_stopped() {
+    check_with(
+        Config { unsettled_max: 2, ..config() },
+        "header; open; begin; attach sender rcv=second; !grant 9",
+        "transfer id=0 tag=a; !settle 0 accepted; transfer id=1 tag=b; !settle 1 accepted; transfer id=2 tag=c",
+        "* message 0 id=0 size=1; > disposition receiver 0 accepted; * message 0 id=1 size=1
+         > disposition receiver 1 accepted; > end amqp:resource-limit-exceeded
+         * detached 0 SessionEnded; * ended 0 amqp:resource-limit-exceeded",
+    );
+}
+
+#[test]
 fn resumed_deliveries_are_ignored() {
     // AMQP 1.0 §2.7.5: we have none that could be resumed.
     check_with(
@@ -163,6 +175,17 @@ fn s33_a_tag_is_free_again_when_its_delivery_is_settled() {
          > disposition receiver 1 settled accepted; * message 0 id=2 size=1; * message 0 id=3 size=1
          > disposition receiver 3 settled accepted; * message 0 id=4 size=1; * message 0 id=5 size=1
          > detach h=0 closed amqp:invalid-field; * detached 0 closed Fault amqp:invalid-field",
+    );
+}
+
+#[test]
+fn s33_the_highest_tag_is_free_again_too() {
+    check_with(
+        config(),
+        RECEIVING,
+        "transfer id=0 tag=1; transfer id=1 tag=2; !settle 1 accepted; transfer id=2 tag=2; transfer id=3 tag=2",
+        "* message 0 id=0 size=1; * message 0 id=1 size=1; > disposition receiver 1 settled accepted
+         * message 0 id=2 size=1; > detach h=0 closed amqp:invalid-field; * detached 0 closed Fault amqp:invalid-field",
     );
 }
 

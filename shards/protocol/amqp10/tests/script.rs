@@ -202,6 +202,7 @@ impl Script {
             }
             "end" => connection.end(session, error),
             "close" => connection.close(error),
+            "reading" => connection.set_reading(self.now, step.has("on")),
             "lost" => connection.handle_lost(),
             "accept-open" => connection.accept_open(),
             "outcome" => {

@@ -15,6 +15,13 @@ fn a_silent_peer_is_closed_with_an_error() {
         "> ch=1 begin remote=1; * begun 1; > close amqp:resource-limit-exceeded; * ended 0; * ended 1
          * closed amqp:resource-limit-exceeded",
     );
+    // Who is not listened to is not silent.
+    check_with(
+        Config { idle_timeout_us: Some(1_000_000), ..config() },
+        OPENED,
+        "wait 900; !reading off; wait 5000; !reading on; wait 999; wait 1",
+        "> close amqp:resource-limit-exceeded; * ended 0",
+    );
     // Any byte counts.
     check_with(
         Config { idle_timeout_us: Some(1_000_000), ..config() },
