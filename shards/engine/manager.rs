@@ -340,13 +340,13 @@ impl<M: Message> Engine<M> {
         if self.classes[class].notified == 0 {
             self.wake_promised(queue);
         }
-        if !self.queues[queue].refusals.is_empty() {
-            let consumer = &self.consumers[index];
-            // What it had refused, others cover already, unless they gave way.
-            let all = !self.queues[queue].yields.is_empty();
-            if all || consumer.refused.len() < self.queues[queue].refusals.len() {
-                self.cover_refused(queue, if all { None } else { Some(index) }, None);
-            }
+        if !self.queues[queue].yields.is_empty() {
+            // Perhaps it was the one for whom others gave way.
+            self.resume_yielded(queue, Place::FIRST..=Place::END);
+        }
+        // What it had refused, others cover already.
+        if self.consumers[index].refused.len() < self.queues[queue].refusals.len() {
+            self.cover_refused(queue, Some(index), None);
         }
     }
 

@@ -78,10 +78,14 @@ impl<M: Message> Engine<M> {
         let mut steps = self.limits.pull_steps_max;
         loop {
             match self.next_for(index, &mut steps) {
-                Next::Entry { entry, .. } if self.store.entry(entry).is_expired(now) => {
+                Next::Entry { entry, .. } if self.store.entry(entry).is_expired(now) && steps > 0 => {
                     self.withdraw(entry);
                     self.bury(entry, DeadLetterReason::Expired);
-                    steps = steps.saturating_sub(1);
+                    steps -= 1;
+                }
+                Next::Entry { entry, .. } if self.store.entry(entry).is_expired(now) => {
+                    self.ring.move_to_back(&mut self.consumers, index);
+                    return Pulled::Scanning;
                 }
                 Next::Entry { entry, owned } => {
                     let higher = if owned { None } else { self.outranked(index, entry) };
