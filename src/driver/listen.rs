@@ -90,3 +90,43 @@ impl Listening {
         Peer { loopback: peer.is_some_and(|address| address.ip().to_canonical().is_loopback()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    fn accept_one(address: &str) -> (Listening, OwnedFd) {
+        let listening = listen(address.parse().unwrap(), 8).unwrap();
+        let port = listening.address().port();
+        let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let socket = rustix::net::accept(listening.socket()).unwrap();
+        (listening, socket)
+    }
+
+    #[test]
+    fn a_connection_inherits_what_its_listener_has() {
+        let (_, socket) = accept_one("127.0.0.1:0");
+        let socket = SockRef::from(&socket);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_AFTER);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_EVERY);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEPALIVE_PROBES);
+    }
+
+    #[test]
+    fn a_local_peer_is_known_on_any_listener() {
+        for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+            let (listening, socket) = accept_one(address);
+            assert_eq!(listening.peer(&socket), Peer { loopback: true });
+        }
+    }
+
+    #[test]
+    fn a_port_that_somebody_has_is_an_error() {
+        let first = listen("127.0.0.1:0".parse().unwrap(), 8).unwrap();
+        let error = listen(first.address(), 8).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}
