@@ -8,7 +8,7 @@ use corelane_wire::amqp10::{
     begin_frame, finish_frame,
 };
 
-use super::connection::{Connection, Dispatched, Queued};
+use super::connection::{Connection, Queued, Step};
 use super::event::{AttachAnswer, AttachRequest, DetachCause, ErrorSpec, Event};
 use super::fault::{self, Failure, Fault};
 use super::ids::{LinkId, SessionId};
@@ -31,7 +31,7 @@ impl Connection {
 
     /// The attach that waits for our answer.
     pub fn pending_attach(&self, link: LinkId) -> Option<Attach<'_>> {
-        match &self.links.get(link.into())?.state {
+        match &self.links.get(link.slot())?.state {
             LinkState::AttachReceived { body, .. } => decode_attach(body),
             LinkState::AttachSent
             | LinkState::Attached
@@ -42,7 +42,7 @@ impl Connection {
 
     /// Answers a peer's attach: the link may be used from here on.
     pub fn accept_attach(&mut self, link: LinkId, answer: &AttachAnswer<'_>) {
-        let slot = link.into();
+        let slot = link.slot();
         let Some((body, flow)) = self.take_pending(slot) else { return };
         let Some(asked) = decode_attach(&body) else { return };
         let link = &mut self.links[slot];
@@ -75,14 +75,14 @@ impl Connection {
 
     /// Answers a peer's attach without a terminus of ours, and detaches (§2.6.3). [`Detached`](Event::Detached) follows.
     pub fn refuse_attach(&mut self, link: LinkId, error: ErrorSpec<'_>) {
-        if self.take_pending(link.into()).is_some() {
-            self.refuse(link.into(), error.into_error());
+        if self.take_pending(link.slot()).is_some() {
+            self.refuse(link.slot(), error.into_error());
         }
     }
 
     /// Detaches a link, closing it or not. [`Detached`](Event::Detached) follows with the peer's answer.
     pub fn detach(&mut self, link: LinkId, closed: bool, error: Option<ErrorSpec<'_>>) {
-        let slot = link.into();
+        let slot = link.slot();
         let Some(entry) = self.links.get(slot) else { return };
         let error = error.map(ErrorSpec::into_error);
         match entry.state {
@@ -106,7 +106,7 @@ impl Connection {
         session: usize,
         attach: &Attach<'a>,
         body: &'a [u8],
-    ) -> Result<Dispatched<'a>, Failure> {
+    ) -> Result<Step<'a>, Failure> {
         // AMQP 1.0 §2.7.2: a handle above the announced maximum is a framing error.
         if attach.handle > self.config.handle_max {
             return Err(fault::HANDLE_TOO_HIGH.on_connection());
@@ -121,7 +121,7 @@ impl Connection {
         // AMQP 1.0 §2.6.1: the link is where it was attached last.
         if let Some(old) = self.find_named(attach.name, ours(attach.role)) {
             self.fail_link(old, fault::STOLEN, DetachCause::Stolen);
-            return Ok(Dispatched::Later);
+            return Ok(Step::Later);
         }
         if self.links.len() >= self.config.links_max + LINKS_REFUSED_MAX {
             return Err(fault::LINKS_REFUSED.on_session(session));
@@ -151,9 +151,9 @@ impl Connection {
             if let LinkState::DetachSent(sent) = &mut self.links[slot].state {
                 *sent = DetachSent::Fault;
             }
-            return Ok(Dispatched::Nothing);
+            return Ok(Step::Again);
         }
-        Ok(Dispatched::Event(Event::Attached {
+        Ok(Step::Event(Event::Attached {
             link: LinkId(slot as u32),
             session: SessionId(session as u32),
             attach: Box::new(*attach),
@@ -239,7 +239,7 @@ impl Connection {
     }
 
     fn attach(&mut self, session: SessionId, request: &AttachRequest<'_>, end: LinkEnd) -> Option<LinkId> {
-        let session = session.0 as usize;
+        let session = session.slot();
         // AMQP 1.0 §2.5.1: behind our begin an attach may be pipelined.
         match self.sessions.get(session)?.state {
             SessionState::BeginSent | SessionState::Mapped if self.may_send() => {}

@@ -112,6 +112,8 @@ pub(super) enum Step<'a> {
     Event(Event<'a>),
     /// Look again.
     Again,
+    /// Events are queued that come before this frame's own: look at it again.
+    Later,
     /// More bytes, or an answer of the caller, are needed.
     Wait,
 }
@@ -166,7 +168,7 @@ impl Connection {
             }
             match self.step(input) {
                 Step::Event(event) => break Some(event),
-                Step::Again => {}
+                Step::Again | Step::Later => {}
                 Step::Wait => break None,
             }
         };
@@ -332,12 +334,11 @@ impl Connection {
             Err(error) => return self.fail_decode(error),
         };
         match self.dispatch(&frame, performative, payload) {
-            Ok(Dispatched::Event(event)) => Step::Event(event),
-            Ok(Dispatched::Nothing) => Step::Again,
-            Ok(Dispatched::Later) => {
+            Ok(Step::Later) => {
                 *input = before;
                 Step::Again
             }
+            Ok(step) => step,
             Err(failure) => {
                 self.fail(failure);
                 Step::Again
@@ -351,17 +352,17 @@ impl Connection {
         frame: &Frame<'a>,
         performative: &Performative<'a>,
         payload: &'a [u8],
-    ) -> Result<Dispatched<'a>, Failure> {
+    ) -> Result<Step<'a>, Failure> {
         if self.phase == Phase::Opening {
             let Performative::Open(open) = performative else {
                 return Err(fault::BEFORE_OPEN.on_connection());
             };
-            return Ok(Dispatched::Event(self.handle_open(*open)));
+            return Ok(Step::Event(self.handle_open(*open)));
         }
-        let event = match performative {
-            Performative::Open(_) => return Err(fault::OPENED_TWICE.on_connection()),
-            Performative::Begin(begin) => self.handle_begin(frame.channel, begin)?,
-            Performative::Close(close) => return Ok(self.handle_close(close)),
+        match performative {
+            Performative::Open(_) => Err(fault::OPENED_TWICE.on_connection()),
+            Performative::Begin(begin) => self.handle_begin(frame.channel, begin).map(Step::from),
+            Performative::Close(close) => Ok(self.handle_close(close)),
             Performative::Attach(_)
             | Performative::Flow(_)
             | Performative::Transfer(_)
@@ -369,10 +370,9 @@ impl Connection {
             | Performative::Detach(_)
             | Performative::End(_) => {
                 let slot = self.session_of(frame.channel).ok_or(fault::CHANNEL_UNUSED.on_connection())?;
-                return self.dispatch_to_session(slot, frame, performative, payload);
+                self.dispatch_to_session(slot, frame, performative, payload)
             }
-        };
-        Ok(Dispatched::from(event))
+        }
     }
 
     #[inline]
@@ -382,43 +382,44 @@ impl Connection {
         frame: &Frame<'a>,
         performative: &Performative<'a>,
         payload: &'a [u8],
-    ) -> Result<Dispatched<'a>, Failure> {
-        if let Performative::End(end) = performative {
-            if self.has_links(slot) {
-                self.retire_links(slot, DetachCause::SessionEnded);
-                return Ok(Dispatched::Later);
-            }
-            return Ok(Dispatched::from(self.handle_end(slot, end)));
-        }
+    ) -> Result<Step<'a>, Failure> {
         // AMQP 1.0 §2.5.5: what was on its way when we ended the session is passed over.
-        if self.sessions[slot].state != SessionState::Mapped {
-            return Ok(Dispatched::Nothing);
-        }
-        let event = match performative {
-            Performative::Transfer(transfer) => self.handle_transfer(slot, transfer, payload)?,
-            Performative::Disposition(disposition) => self.handle_disposition(slot, disposition),
-            Performative::Flow(flow) => self.handle_flow(slot, flow)?,
-            Performative::Attach(attach) => return self.handle_attach(slot, attach, frame.body),
-            Performative::Detach(detach) => self.handle_detach(slot, detach)?,
-            Performative::Open(_)
+        let mapped = self.sessions[slot].state == SessionState::Mapped;
+        match performative {
+            Performative::Transfer(transfer) if mapped => self.handle_transfer(slot, transfer, payload),
+            Performative::Disposition(disposition) if mapped => {
+                Ok(self.handle_disposition(slot, disposition).into())
+            }
+            Performative::Flow(flow) if mapped => self.handle_flow(slot, flow).map(Step::from),
+            Performative::Attach(attach) if mapped => self.handle_attach(slot, attach, frame.body),
+            Performative::Detach(detach) if mapped => self.handle_detach(slot, detach).map(Step::from),
+            Performative::End(_) if self.has_links(slot) => {
+                self.retire_links(slot, DetachCause::SessionEnded);
+                Ok(Step::Later)
+            }
+            Performative::End(end) => Ok(self.handle_end(slot, end).into()),
+            Performative::Transfer(_)
+            | Performative::Disposition(_)
+            | Performative::Flow(_)
+            | Performative::Attach(_)
+            | Performative::Detach(_)
+            | Performative::Open(_)
             | Performative::Begin(_)
-            | Performative::End(_)
-            | Performative::Close(_) => None,
-        };
-        Ok(Dispatched::from(event))
+            | Performative::Close(_) => Ok(Step::Again),
+        }
     }
 
-    fn handle_close<'a>(&mut self, close: &Close<'a>) -> Dispatched<'a> {
+    fn handle_close<'a>(&mut self, close: &Close<'a>) -> Step<'a> {
         if !self.sessions.is_empty() {
             self.retire_all();
-            return Dispatched::Later;
+            return Step::Later;
         }
         if self.phase == Phase::Open {
             self.write_close(None);
         }
         self.phase = Phase::Closed;
         let error = self.fault.map(Fault::to_error).or(close.error);
-        Dispatched::Event(Event::Closed { error })
+        Step::Event(Event::Closed { error })
     }
 
     /// Looks for the peer's close among what it sent before it saw ours.
@@ -436,14 +437,12 @@ impl Connection {
         let Ok((Performative::Close(close), _)) = Performative::decode(frame.body) else {
             return Step::Again;
         };
-        match self.handle_close(&close) {
-            Dispatched::Event(event) => Step::Event(event),
-            Dispatched::Nothing => Step::Again,
-            Dispatched::Later => {
-                *input = before;
-                Step::Again
-            }
+        let step = self.handle_close(&close);
+        if let Step::Later = step {
+            *input = before;
+            return Step::Again;
         }
+        step
     }
 
     #[cold]
@@ -500,20 +499,12 @@ impl Connection {
     }
 }
 
-/// What a frame has led to.
-pub(super) enum Dispatched<'a> {
-    Event(Event<'a>),
-    Nothing,
-    /// Events are queued that come before this frame's own: look at it again.
-    Later,
-}
-
-impl<'a> From<Option<Event<'a>>> for Dispatched<'a> {
+impl<'a> From<Option<Event<'a>>> for Step<'a> {
     #[inline]
     fn from(event: Option<Event<'a>>) -> Self {
         match event {
             Some(event) => Self::Event(event),
-            None => Self::Nothing,
+            None => Self::Again,
         }
     }
 }

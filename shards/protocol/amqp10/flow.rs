@@ -17,7 +17,7 @@ impl Connection {
     /// We receive: from now on the peer may send so many more deliveries, whatever was granted before. With `drain` it
     /// sends what it has and gives up the rest.
     pub fn grant_credit(&mut self, link: LinkId, credit: u32, drain: bool) {
-        let slot = link.into();
+        let slot = link.slot();
         let Some(link) = self.links.get_mut(slot) else { return };
         if link.state != LinkState::Attached && link.state != LinkState::AttachSent {
             return;
@@ -29,7 +29,7 @@ impl Connection {
 
     /// Left: of what we granted, if we receive; of what we may send, if we send.
     pub fn credit(&self, link: LinkId) -> u32 {
-        match self.links.get(link.into()).map(|link| &link.end) {
+        match self.links.get(link.slot()).map(|link| &link.end) {
             Some(LinkEnd::Sender(sender)) => sender.credit,
             Some(LinkEnd::Receiver(receiver)) => receiver.credit,
             None => 0,
@@ -38,7 +38,7 @@ impl Connection {
 
     /// We send, and the peer wants what it granted used or given up: there is nothing more to send.
     pub fn drained(&mut self, link: LinkId) {
-        let slot = link.into();
+        let slot = link.slot();
         let Some(link) = self.links.get_mut(slot).filter(|link| link.is_attached()) else { return };
         let LinkEnd::Sender(sender) = &mut link.end else { return };
         if sender.drain {
@@ -49,7 +49,7 @@ impl Connection {
 
     /// We send: how many messages wait for credit. Told in the link's next flow.
     pub fn available(&mut self, link: LinkId, count: u32) {
-        if let Some(LinkEnd::Sender(sender)) = self.links.get_mut(link.into()).map(|link| &mut link.end) {
+        if let Some(LinkEnd::Sender(sender)) = self.links.get_mut(link.slot()).map(|link| &mut link.end) {
             sender.available = count;
         }
     }

@@ -13,6 +13,20 @@ pub struct SessionId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
+impl SessionId {
+    #[inline]
+    pub(super) fn slot(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl LinkId {
+    #[inline]
+    pub(super) fn slot(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What the caller wants back with the outcome of a delivery it sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64, pub u64);

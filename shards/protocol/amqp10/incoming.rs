@@ -5,7 +5,7 @@
 
 use corelane_wire::amqp10::{ReceiverSettleMode, SenderSettleMode, Transfer};
 
-use super::connection::Connection;
+use super::connection::{Connection, Step};
 use super::event::{Event, Message, Payload};
 use super::fault::{self, Failure};
 use super::ids::{DeliveryTag, LinkId};
@@ -32,7 +32,7 @@ impl Connection {
 
     /// The tag of a received delivery that is unsettled.
     pub fn delivery_tag(&self, link: LinkId, delivery_id: u32) -> Option<&[u8]> {
-        let slot: usize = link.into();
+        let slot = link.slot();
         let session = self.sessions.get(self.links.get(slot)?.session)?;
         let arrived = session.arrived.find(delivery_id)?;
         (arrived.link as usize == slot).then_some(&*arrived.tag)
@@ -44,7 +44,7 @@ impl Connection {
         session: usize,
         transfer: &Transfer<'a>,
         payload: &'a [u8],
-    ) -> Result<Option<Event<'a>>, Failure> {
+    ) -> Result<Step<'a>, Failure> {
         let entry = &mut self.sessions[session];
         // AMQP 1.0 §2.8.17: more transfers than the window allowed.
         if entry.incoming_window == 0 {
@@ -81,11 +81,11 @@ impl Connection {
         slot: usize,
         transfer: &Transfer<'a>,
         payload: &'a [u8],
-    ) -> Result<Option<Event<'a>>, Failure> {
+    ) -> Result<Step<'a>, Failure> {
         let (delivery_id, tag) = self.admit(slot, transfer)?;
         if transfer.aborted {
             self.refund(slot);
-            return Ok(None);
+            return Ok(Step::Again);
         }
         let link = &mut self.links[slot];
         let LinkEnd::Receiver(receiver) = &mut link.end else {
@@ -103,7 +103,7 @@ impl Connection {
         let transaction = transaction_of(transfer.state.as_ref());
         let message_format = transfer.message_format.unwrap_or(0);
         if !transfer.more && !ignored {
-            return Ok(Some(Event::Message(Message {
+            return Ok(Step::Event(Event::Message(Message {
                 link: LinkId(slot as u32),
                 delivery_id,
                 settled,
@@ -193,11 +193,11 @@ impl Connection {
         slot: usize,
         transfer: &Transfer<'a>,
         payload: &'a [u8],
-    ) -> Result<Option<Event<'a>>, Failure> {
+    ) -> Result<Step<'a>, Failure> {
         let LinkEnd::Receiver(receiver) = &mut self.links[slot].end else {
             return Err(fault::WRONG_DIRECTION.on_link(slot));
         };
-        let Some(partial) = &mut receiver.partial else { return Ok(None) };
+        let Some(partial) = &mut receiver.partial else { return Ok(Step::Again) };
         // AMQP 1.0 §2.7.5: a continuation names the same delivery or none.
         if transfer.delivery_id.is_some_and(|id| id != partial.delivery_id) {
             return Err(fault::DELIVERY_ID_CHANGED.on_link(slot));
@@ -210,7 +210,7 @@ impl Connection {
         if transfer.aborted {
             self.discard_partial(slot);
             self.refund(slot);
-            return Ok(None);
+            return Ok(Step::Again);
         }
         self.join(slot, transfer, payload)
     }
@@ -221,17 +221,17 @@ impl Connection {
         slot: usize,
         transfer: &Transfer<'a>,
         payload: &'a [u8],
-    ) -> Result<Option<Event<'a>>, Failure> {
+    ) -> Result<Step<'a>, Failure> {
         let LinkEnd::Receiver(receiver) = &mut self.links[slot].end else {
             return Err(fault::WRONG_DIRECTION.on_link(slot));
         };
-        let Some(partial) = &mut receiver.partial else { return Ok(None) };
+        let Some(partial) = &mut receiver.partial else { return Ok(Step::Again) };
         if partial.ignored {
             if !transfer.more {
                 self.discard_partial(slot);
                 self.refund(slot);
             }
-            return Ok(None);
+            return Ok(Step::Again);
         }
         let size = partial.payload.len() + payload.len();
         if receiver.max_message_size > 0 && size as u64 > receiver.max_message_size {
@@ -243,14 +243,14 @@ impl Connection {
         self.assembly.size += payload.len();
         partial.payload.extend_from_slice(payload);
         if transfer.more {
-            return Ok(None);
+            return Ok(Step::Again);
         }
-        let Some(partial) = receiver.partial.take() else { return Ok(None) };
+        let Some(partial) = receiver.partial.take() else { return Ok(Step::Again) };
         self.assembly.size -= partial.payload.len();
         if partial.settled && partial.recorded {
             self.forget_arrived(slot, partial.delivery_id);
         }
-        Ok(Some(Event::Message(Message {
+        Ok(Step::Event(Event::Message(Message {
             link: LinkId(slot as u32),
             delivery_id: partial.delivery_id,
             settled: partial.settled,
@@ -291,18 +291,18 @@ impl Connection {
         slot: usize,
         reason: DetachSent,
         transfer: &Transfer<'_>,
-    ) -> Result<Option<Event<'a>>, Failure> {
+    ) -> Result<Step<'a>, Failure> {
         let link = &mut self.links[slot];
         let session = &mut self.sessions[link.session];
-        let LinkEnd::Receiver(receiver) = &mut link.end else { return Ok(None) };
-        let Some(id) = transfer.delivery_id else { return Ok(None) };
+        let LinkEnd::Receiver(receiver) = &mut link.end else { return Ok(Step::Again) };
+        let Some(id) = transfer.delivery_id else { return Ok(Step::Again) };
         if session.last_delivery_id.is_none_or(|last| serial::distance(last, id) > 0) {
             session.last_delivery_id = Some(id);
             if !receiver.delivery_started() && reason == DetachSent::Fault {
                 return Err(fault::ERRANT_LINK.on_session(link.session));
             }
         }
-        Ok(None)
+        Ok(Step::Again)
     }
 
     pub(super) fn assembly_size(&self) -> usize {

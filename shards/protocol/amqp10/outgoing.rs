@@ -21,14 +21,14 @@ impl Connection {
     /// May a message be sent on this link now?
     #[inline]
     pub fn can_send(&self, link: LinkId) -> SendReadiness {
-        let Some(link) = self.links.get(link.into()) else { return SendReadiness::Detached };
+        let Some(link) = self.links.get(link.slot()) else { return SendReadiness::Detached };
         let Some(session) = self.sessions.get(link.session) else { return SendReadiness::Detached };
         link.readiness(session)
     }
 
     /// The peer's max-message-size, if we send and it has one (§2.7.3).
     pub fn message_size_max(&self, link: LinkId) -> Option<u64> {
-        match &self.links.get(link.into())?.end {
+        match &self.links.get(link.slot())?.end {
             LinkEnd::Sender(sender) => Some(sender.max_message_size).filter(|&max| max > 0),
             LinkEnd::Receiver(_) => None,
         }
@@ -37,7 +37,7 @@ impl Connection {
     /// Starts a delivery, and writes as much of it as window and burst size allow.
     #[inline]
     pub fn send(&mut self, link: LinkId, message: &Outgoing<'_>) -> Progress {
-        let slot: usize = link.into();
+        let slot = link.slot();
         let readiness = self.can_send(link);
         if readiness != SendReadiness::Ready {
             return Progress::NotReady(readiness);
@@ -79,7 +79,7 @@ impl Connection {
 
     /// Goes on with the delivery that is written in part; `remaining` are its bytes that were not written yet.
     pub fn send_more(&mut self, link: LinkId, remaining: &[u8]) -> Progress {
-        let slot = link.into();
+        let slot = link.slot();
         let Some(entry) = self.links.get(slot).filter(|link| link.is_attached()) else {
             return Progress::NotReady(SendReadiness::Detached);
         };
@@ -93,7 +93,7 @@ impl Connection {
 
     /// Takes the delivery that is written in part back: it has no outcome, and its credit is used (§2.7.5).
     pub fn abort(&mut self, link: LinkId) {
-        let slot: usize = link.into();
+        let slot = link.slot();
         let Some(entry) = self.links.get_mut(slot).filter(|link| link.is_attached()) else { return };
         let session = entry.session;
         let LinkEnd::Sender(sender) = &mut entry.end else { return };

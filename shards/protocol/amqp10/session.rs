@@ -9,7 +9,7 @@ use slab::Slab;
 use super::connection::{Connection, Queued};
 use super::event::{DetachCause, ErrorSpec, Event};
 use super::fault::{self, Failure, Fault};
-use super::ids::{LinkId, SessionId};
+use super::ids::SessionId;
 use super::link::{DetachSent, Detached, LinkState};
 use super::serial;
 use super::settlement::{Arrived, Run, Sent};
@@ -156,7 +156,7 @@ impl Connection {
 
     /// Ends a session with all its links. [`Ended`](Event::Ended) follows with the peer's answer.
     pub fn end(&mut self, session: SessionId, error: Option<ErrorSpec<'_>>) {
-        let slot = session.0 as usize;
+        let slot = session.slot();
         let Some(entry) = self.sessions.get(slot) else { return };
         if let SessionState::EndSent { .. } = entry.state {
             return;
@@ -349,11 +349,5 @@ impl Connection {
 
     fn write_end(&mut self, slot: usize, error: Option<Error<'_>>) {
         self.write(slot, &End { error });
-    }
-}
-
-impl From<LinkId> for usize {
-    fn from(link: LinkId) -> Self {
-        link.0 as Self
     }
 }

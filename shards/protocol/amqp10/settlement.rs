@@ -88,7 +88,7 @@ impl Connection {
     /// that arrives unsettled must be settled once, also when its link is detached meanwhile.
     #[inline]
     pub fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &DeliveryState<'_>) {
-        let slot: usize = link.into();
+        let slot = link.slot();
         let Some(link) = self.links.get(slot) else { return };
         let index = link.session;
         let Some(session) = self.sessions.get_mut(index) else { return };
@@ -119,7 +119,7 @@ impl Connection {
 
     /// Ends a sent delivery whose outcome was provisional ([`Disposed::settled`] false).
     pub fn settle_sent(&mut self, link: LinkId, delivery_id: u32, outcome: Option<&DeliveryState<'_>>) {
-        let slot: usize = link.into();
+        let slot = link.slot();
         let Some(link) = self.links.get(slot) else { return };
         let index = link.session;
         if self.forget_sent(slot, delivery_id) && self.is_writable(index) {

@@ -1,7 +1,9 @@
 //! Each fault of a peer: the error that the specification names, at the smallest scope.
 
-use super::script::{check, check_new, check_with, config};
-use crate::amqp10::Config;
+use super::wraps::Random;
+
+use super::script::{Script, check, check_new, check_with, config, encode_line, sasl_config};
+use crate::amqp10::{Config, Connection};
 
 /// Connection faults: what the peer reads, and then the end.
 #[track_caller]
@@ -13,7 +15,7 @@ fn closes(input: &str, condition: &str) {
 }
 
 #[test]
-fn connection_faults() {
+fn s59_faults_that_close_the_connection() {
     closes("open", "amqp:illegal-state");
     closes("begin", "amqp:illegal-state");
     closes("transfer ch=3", "amqp:illegal-state");
@@ -73,7 +75,7 @@ fn ends(input: &str, condition: &str) {
 }
 
 #[test]
-fn session_faults() {
+fn s59_faults_that_end_the_session() {
     // AMQP 1.0 §2.7.4.
     ends("flow h=4", "amqp:session:unattached-handle");
     ends("transfer h=4", "amqp:session:unattached-handle");
@@ -91,18 +93,15 @@ fn handle_in_use_ends_the_session_with_its_links() {
 }
 
 #[test]
-fn window_violation() {
+fn s59_transfers_beyond_the_window_end_the_session() {
     // AMQP 1.0 §2.8.17. A window is renewed when it is half used up, so this peer writes the whole of it in one go.
     let config = Config { incoming_window: 4, ..config() };
     let transfers: String = (0..5).map(|id| format!("transfer id={id} tag={id} settled; ")).collect();
-    let mut script = super::script::Script::new(crate::amqp10::Connection::server(config.clone(), 0));
+    let mut script = Script::new(Connection::server(config.clone(), 0));
     script.run("header; open; begin; attach sender; !grant 100");
     script.log.clear();
     let mut bytes = Vec::new();
-    transfers
-        .split("; ")
-        .filter(|line| !line.is_empty())
-        .for_each(|line| super::script::encode_line(line, &mut bytes));
+    transfers.split("; ").filter(|line| !line.is_empty()).for_each(|line| encode_line(line, &mut bytes));
     let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     script.run(&format!("bytes {}", hex.join(" ")));
     assert_eq!(
@@ -125,7 +124,7 @@ fn window_violation() {
 }
 
 #[test]
-fn link_faults_leave_the_session() {
+fn s59_faults_that_detach_the_link() {
     // AMQP 1.0 §2.8.18.
     let attached = "* attached 0 s=0 l; > attach h=0 receiver l";
     let after =
@@ -140,7 +139,7 @@ fn link_faults_leave_the_session() {
         ("!grant 5; transfer id=0 tag=a more; transfer id=1", "amqp:invalid-field"),
     ];
     for (input, condition) in cases {
-        let mut script = super::script::Script::new(crate::amqp10::Connection::server(config(), 0));
+        let mut script = Script::new(Connection::server(config(), 0));
         script.run("header; open; begin; attach sender");
         assert!(script.log.join("; ").ends_with(attached));
         script.run(&format!("{input}; detach closed; attach sender name=next"));
@@ -214,10 +213,10 @@ fn too_many_links() {
 }
 
 #[test]
-fn a_flood_of_attaches_ends_the_session() {
+fn s59_a_flood_of_attaches_ends_the_session() {
     let config = Config { handle_max: 200, links_max: 0, ..config() };
     let attaches: String = (0..65).map(|index| format!("attach h={index} sender name=l{index}; ")).collect();
-    let mut script = super::script::Script::new(crate::amqp10::Connection::server(config, 0));
+    let mut script = Script::new(Connection::server(config, 0));
     script.run("header; open; begin");
     script.run(&attaches);
     let tail = ["> end amqp:resource-limit-exceeded", "* ended 0 amqp:resource-limit-exceeded"];
@@ -243,7 +242,39 @@ fn our_answers_keep_to_the_peers_maxima() {
 }
 
 #[test]
-fn empty_frames_are_no_fault() {
+fn s59_a_flood_of_empty_frames_writes_nothing() {
     check(&"empty; empty ch=3; ".repeat(50), "");
     check_new(config(), "header; empty; open", "> header 0; * opened peer; > open us");
+}
+
+#[test]
+fn s57_any_bytes_at_any_point_of_the_handshake() {
+    // A good handshake up to some byte, then noise: either more bytes are awaited or the connection ends in time, with
+    // nothing unbounded on the way. The script reads what is written as frames, so garbage of ours would show.
+    let mut handshake = Vec::new();
+    for line in
+        ["sasl-header", "sasl-init PLAIN", "header", "open", "begin", "attach sender", "transfer id=0 tag=a"]
+    {
+        encode_line(line, &mut handshake);
+    }
+    for seed in 0..1000 {
+        let mut random = Random(seed);
+        let timeout = Some(10_000_000);
+        let config = Config { handshake_timeout_us: timeout, idle_timeout_us: timeout, ..sasl_config(true) };
+        let mut script = Script::new(Connection::server(config, 0));
+        let cut = random.below(handshake.len() as u64 + 1) as usize;
+        let noise = (0..random.below(200)).map(|_| random.next() as u8);
+        let bytes: Vec<u8> = handshake[..cut].iter().copied().chain(noise).collect();
+        for chunk in bytes.chunks(1 + random.below(60) as usize) {
+            let hex: Vec<String> = chunk.iter().map(|byte| format!("{byte:02x}")).collect();
+            script.run(&format!("bytes {}; !outcome ok", hex.join(" ")));
+        }
+        script.run("wait 30000");
+        assert!(
+            script.log.last().is_some_and(|line| line.starts_with("* closed")),
+            "seed {seed}: {:?}",
+            script.log
+        );
+        assert!(script.log.len() < 60, "seed {seed}: {:?}", script.log);
+    }
 }

@@ -1,6 +1,7 @@
 //! Attaching and detaching, from both sides.
 
-use super::script::{check, check_client, check_with, config};
+use super::script::{Script, check, check_client, check_with, config, encode_line};
+use crate::amqp10::{Connection, LinkId};
 
 #[test]
 fn answers_an_attach_with_its_termini() {
@@ -86,14 +87,14 @@ fn a_transfer_then_a_detach_without_waiting() {
 
 #[test]
 fn dispositions_come_before_the_detach_and_the_end() {
-    let mut script = super::script::Script::new(crate::amqp10::Connection::server(config(), 0));
+    let mut script = Script::new(Connection::server(config(), 0));
     script.run("header; open; begin; attach sender; !grant 5");
     script.log.clear();
     let mut bytes = Vec::new();
-    super::script::encode_line("transfer id=0 tag=a", &mut bytes);
+    encode_line("transfer id=0 tag=a", &mut bytes);
     let mut input = &bytes[..];
     while script.connection.receive(0, &mut input).is_some() {}
-    script.connection.settle(crate::amqp10::LinkId(0), 0, &corelane_wire::amqp10::DeliveryState::Accepted);
+    script.connection.settle(LinkId(0), 0, &corelane_wire::amqp10::DeliveryState::Accepted);
     script.run("end; transfer id=9");
     let expect =
         ["* detached 0 SessionEnded", "> disposition receiver 0 settled accepted", "> end", "* ended 0"];
