@@ -383,10 +383,10 @@ impl Side {
         };
         if random.below(2) == 0 {
             self.connection.attach_sender(session, &request);
-        } else if let Some(link) = self.connection.attach_receiver(session, &request) {
-            if random.below(2) == 0 {
-                self.connection.grant_credit(link, random.below(10) as u32, false);
-            }
+        } else if let Some(link) = self.connection.attach_receiver(session, &request)
+            && random.below(2) == 0
+        {
+            self.connection.grant_credit(link, random.below(10) as u32, false);
         }
     }
 
@@ -459,10 +459,10 @@ impl Side {
     }
 
     fn grant(&mut self, random: &mut Random) {
-        if let Some((&link, receiving)) = pick(&mut self.receiving, random) {
-            if !receiving.detaching {
-                self.connection.grant_credit(link, random.below(12) as u32, random.below(5) == 0);
-            }
+        if let Some((&link, receiving)) = pick(&mut self.receiving, random)
+            && !receiving.detaching
+        {
+            self.connection.grant_credit(link, random.below(12) as u32, random.below(5) == 0);
         }
     }
 
