@@ -134,10 +134,10 @@ impl Chain<Standing> for Slots<Consumer> {
 
 impl<M> Chain<Holding> for crate::store::Store<M> {
     fn links(&self, index: u32) -> Links {
-        self.entry(EntryRef(index)).links
+        self.links_of(EntryRef(index))
     }
 
     fn links_mut(&mut self, index: u32) -> &mut Links {
-        &mut self.entry_mut(EntryRef(index)).links
+        self.links_of_mut(EntryRef(index))
     }
 }

@@ -1,8 +1,7 @@
 //! What does the engine know about one message in one queue?
 //!
-//! An entry takes 44 bytes beside its message, a running timer 20 more in the wheel: 64 together. Its place is not stored: it
-//! follows from where the entry lies. What means something only while the entry is in one state shares its room with nothing,
-//! because every byte is spoken for.
+//! An entry takes 44 bytes beside its message (its links, 8 of them, lie apart: see `store`), a running timer 20 more in the
+//! wheel: 64 together. Its place is not stored: it follows from where the entry lies.
 
 use crate::ids::Origin;
 use crate::list::Links;
@@ -31,8 +30,6 @@ pub(crate) struct Entry<M> {
     expires_at: [u8; 7],
     /// The state in the two lowest bits, then the flags.
     bits: u8,
-    /// Neighbours among what one consumer holds, or in the FIFO of the group.
-    pub(crate) links: Links,
     pub(crate) group: u32,
     pub(crate) holder: u32,
     pub(crate) acquisition: u32,
@@ -41,7 +38,7 @@ pub(crate) struct Entry<M> {
     acquired_count: u16,
 }
 
-const _: () = assert!(size_of::<Entry<()>>() <= 48, "44 and the unit message");
+const _: () = assert!(size_of::<Entry<()>>() + size_of::<Links>() <= 48, "44 and the place of a message");
 
 const STATE: u8 = 0b11;
 const SEEN: u8 = 1 << 2;
@@ -55,7 +52,6 @@ impl<M> Entry<M> {
             origin: [0; 2],
             expires_at: [0; 7],
             bits: 0,
-            links: Links::UNLINKED,
             group: NONE,
             holder: NONE,
             acquisition: 0,
@@ -73,7 +69,6 @@ impl<M> Entry<M> {
         let micros = expires_at.map_or(0, |time| time.clamp(1, (1 << 56) - 1)).to_le_bytes();
         self.expires_at.copy_from_slice(&micros[..7]);
         self.bits = state as u8;
-        self.links = Links::UNLINKED;
         self.group = NONE;
         self.holder = NONE;
         self.acquisition = 0;

@@ -143,11 +143,11 @@ impl Group {
 
 impl<M> Chain<InLine> for Store<M> {
     fn links(&self, index: u32) -> Links {
-        self.entry(EntryRef(index)).links
+        self.links_of(EntryRef(index))
     }
 
     fn links_mut(&mut self, index: u32) -> &mut Links {
-        &mut self.entry_mut(EntryRef(index)).links
+        self.links_of_mut(EntryRef(index))
     }
 }
 

@@ -241,19 +241,22 @@ impl<M: Message> Engine<M> {
     }
 
     /// A class with a ready consumer of higher priority that has this entry next.
-    fn outranked(&self, index: u32, entry: EntryRef) -> Option<u32> {
+    fn outranked(&mut self, index: u32, entry: EntryRef) -> Option<u32> {
         let consumer = &self.consumers[index];
-        let queue = &self.queues[consumer.queue];
-        if queue.ready_priority() <= Some(consumer.priority) {
+        let (own, priority) = (consumer.class, consumer.priority);
+        if self.queues[consumer.queue].ready_priority() <= Some(priority) {
             return None;
         }
-        let mut classes = Vec::new();
-        self.match_acquiring(entry, &mut classes);
+        let mut matched = std::mem::take(&mut self.matched);
+        self.match_acquiring(entry, &mut matched);
         let place = self.store.place(entry);
-        classes.into_iter().find(|class| {
-            let next = *class == consumer.class || self.comes_next(*class, place, consumer.priority);
-            next && self.ready_above(*class, consumer.priority, entry)
-        })
+        let higher = matched.iter().copied().find(|class| {
+            let next = *class == own || self.comes_next(*class, place, priority);
+            next && self.ready_above(*class, priority, entry)
+        });
+        matched.clear();
+        self.matched = matched;
+        higher
     }
 
     /// Whether a class has nothing before this entry, which is for it, that a ready consumer above this priority could take.

@@ -14,6 +14,7 @@
 
 use crate::entry::{Entry, EntryRef, State};
 use crate::ids::Place;
+use crate::list::Links;
 use crate::slots::NONE;
 
 const CHUNK_BITS: u32 = 6;
@@ -42,8 +43,15 @@ pub(crate) struct Chunk<M> {
     parent: u32,
     pub(crate) queue: u32,
     level: u8,
-    /// Empty when the chunk is not in use.
+    room: Room<M>,
+}
+
+/// The memory of a chunk; empty when the chunk is not in use.
+struct Room<M> {
     entries: Box<[Entry<M>]>,
+    /// Each entry's neighbours among what one consumer holds, or in the FIFO of its group. Apart from the entries, so that taking
+    /// one out of a long list does not fetch its neighbours: they are what the processor's caches have to hold.
+    links: Box<[Links]>,
 }
 
 struct Node {
@@ -58,8 +66,8 @@ struct Node {
 pub(crate) struct Store<M> {
     chunks: Vec<Chunk<M>>,
     chunks_free: Vec<u32>,
-    /// Entries of chunks that were given back, all vacant.
-    spare: Vec<Box<[Entry<M>]>>,
+    /// Of chunks that were given back, all vacant.
+    spare: Vec<Room<M>>,
     spare_max: usize,
     nodes: Vec<Node>,
     nodes_free: Vec<u32>,
@@ -71,6 +79,17 @@ pub(crate) struct Store<M> {
 enum Bits {
     Takeable,
     Live,
+}
+
+impl<M> Room<M> {
+    fn new() -> Self {
+        let entries = (0..FANOUT).map(|_| Entry::vacant()).collect();
+        Room { entries, links: Box::new([Links::UNLINKED; FANOUT]) }
+    }
+
+    fn empty() -> Self {
+        Room { entries: Box::default(), links: Box::default() }
+    }
 }
 
 impl Tree {
@@ -112,7 +131,7 @@ impl<M> Store<M> {
         let (index, position) = split(entry);
         let chunk = &mut self.chunks[index];
         assert!(chunk.takeable >> position & 1 == 0 && chunk.live >> position & 1 == 1);
-        let message = chunk.entries[position].vacate();
+        let message = chunk.room.entries[position].vacate();
         chunk.live &= !(1 << position);
         self.count -= 1;
         if chunk.live == 0 && tree.tail != index as u32 {
@@ -214,12 +233,22 @@ impl<M> Store<M> {
 
     pub(crate) fn entry(&self, entry: EntryRef) -> &Entry<M> {
         let (index, position) = split(entry);
-        &self.chunks[index].entries[position]
+        &self.chunks[index].room.entries[position]
     }
 
     pub(crate) fn entry_mut(&mut self, entry: EntryRef) -> &mut Entry<M> {
         let (index, position) = split(entry);
-        &mut self.chunks[index].entries[position]
+        &mut self.chunks[index].room.entries[position]
+    }
+
+    pub(crate) fn links_of(&self, entry: EntryRef) -> Links {
+        let (index, position) = split(entry);
+        self.chunks[index].room.links[position]
+    }
+
+    pub(crate) fn links_of_mut(&mut self, entry: EntryRef) -> &mut Links {
+        let (index, position) = split(entry);
+        &mut self.chunks[index].room.links[position]
     }
 
     pub(crate) fn place(&self, entry: EntryRef) -> Place {
@@ -252,7 +281,7 @@ impl<M> Store<M> {
         let index = match self.chunks_free.pop() {
             Some(index) => index,
             None if self.chunks.len() < CHUNKS_MAX => {
-                let entries = Box::default();
+                let room = Room::empty();
                 self.chunks.push(Chunk {
                     number: 0,
                     takeable: 0,
@@ -260,15 +289,16 @@ impl<M> Store<M> {
                     parent: NONE,
                     queue: 0,
                     level: 0,
-                    entries,
+                    room,
                 });
                 self.chunks.len() as u32 - 1
             }
             None => return None,
         };
-        let entries = self.spare.pop().unwrap_or_else(|| (0..FANOUT).map(|_| Entry::vacant()).collect());
-        let chunk = &mut self.chunks[index as usize];
-        *chunk = Chunk { number, takeable: 0, live: 0, parent: NONE, queue, level: level as u8, entries };
+        let room = self.spare.pop().unwrap_or_else(Room::new);
+        let level = level as u8;
+        self.chunks[index as usize] =
+            Chunk { number, takeable: 0, live: 0, parent: NONE, queue, level, room };
         Some(index)
     }
 
@@ -329,10 +359,10 @@ impl<M> Store<M> {
     fn remove_chunk(&mut self, tree: &mut Tree, index: u32) {
         let chunk = &mut self.chunks[index as usize];
         assert!(chunk.live == 0 && chunk.takeable == 0);
-        let entries = std::mem::take(&mut chunk.entries);
+        let room = std::mem::replace(&mut chunk.room, Room::empty());
         let (mut slot, mut parent) = (chunk.number & SLOT, chunk.parent);
         if self.spare.len() < self.spare_max {
-            self.spare.push(entries);
+            self.spare.push(room);
         }
         self.chunks_free.push(index);
         if parent == NONE {

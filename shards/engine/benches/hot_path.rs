@@ -128,17 +128,25 @@ fn main() {
         ready(engine, queue, ConsumerSpec::new(0));
     });
     flow("batches of 64, four consumers", 64, 0, |engine, queue| {
-        (0..4).for_each(|_| drop(ready(engine, queue, ConsumerSpec::new(0))));
+        (0..4).for_each(|_| {
+            ready(engine, queue, ConsumerSpec::new(0));
+        });
     });
     flow("batches of 64, 10,000 equal consumers", 64, 0, |engine, queue| {
-        (0..10_000).for_each(|_| drop(ready(engine, queue, ConsumerSpec::new(0))));
+        (0..10_000).for_each(|_| {
+            ready(engine, queue, ConsumerSpec::new(0));
+        });
     });
     flow("batches of 64, one consumer and 10,000 without credit", 64, 0, |engine, queue| {
-        (0..10_000).for_each(|_| drop(engine.attach_consumer(0, queue, ConsumerSpec::new(0))));
+        (0..10_000).for_each(|_| {
+            let _ = engine.attach_consumer(0, queue, ConsumerSpec::new(0));
+        });
         ready(engine, queue, ConsumerSpec::new(0));
     });
     flow("batches of 64, one consumer and 10,000 other selectors", 64, 0, |engine, queue| {
-        (0..10_000).for_each(|id| drop(ready(engine, queue, equality(1 << 50 | id))));
+        (0..10_000).for_each(|id| {
+            ready(engine, queue, equality(1 << 50 | id));
+        });
         ready(engine, queue, ConsumerSpec::new(0));
     });
     flow("batches of 64, one consumer with a selector", 64, 0, |engine, queue| {

@@ -1,5 +1,7 @@
 //! Consumers that want the same share a cursor: filters, refusals, and what a thousand of them may cost.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 mod support;
 
 use corelane_engine::selector::Filter;

@@ -1,5 +1,7 @@
 //! Messages of a group stay together and in order.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 mod support;
 
 use corelane_engine::selector::Filter;

@@ -1,5 +1,7 @@
 //! How deliveries end, and what time and limits do to messages.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 mod support;
 
 use corelane_engine::*;

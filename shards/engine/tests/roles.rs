@@ -1,5 +1,7 @@
 //! Queues that limit how many consumers are active: who is, who stands by, and what a hand-over looks like.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 mod support;
 
 use corelane_engine::*;

@@ -1,5 +1,7 @@
 //! Who is told that there is work: notifications are never lost, never given to the wrong one, and cost nothing per idle consumer.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 mod support;
 
 use corelane_engine::*;

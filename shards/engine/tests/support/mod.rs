@@ -1,4 +1,5 @@
 //! A message for tests, and short words for what scenarios do over and over.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use corelane_engine::selector::{Field, Filter, HeaderField, Value};
