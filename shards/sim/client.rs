@@ -77,8 +77,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(now: u64) -> Self {
-        let config = Config { container_id: "client".into(), idle_timeout_us: None, ..Config::default() };
+    pub(crate) fn new(config: Config, now: u64) -> Self {
         Client {
             protocol: amqp10::Connection::client(config, now),
             input: Vec::new(),
@@ -185,6 +184,14 @@ impl Client {
         self.sent += 1;
         self.outgoing.push_back(Waiting { link, bytes, written: 0, token: self.sent });
         self.sent
+    }
+
+    /// Sends a message, if there is credit, and ends the link in the same breath.
+    pub fn send_and_detach(&mut self, link: LinkId, body: &str) -> u64 {
+        let token = self.send(link, body);
+        self.write();
+        self.protocol.detach(link, true, None);
+        token
     }
 
     pub fn credit(&mut self, link: LinkId, credit: u32) {

@@ -10,6 +10,7 @@ use corelane_protocol::amqp10::{self, LinkId};
 use corelane_shard::{ConnectionSlot, Destinations, Effect, Event, Peer, Shard, ShardConfig, Socket};
 
 use crate::client::{Client, ReceiverOptions, SenderOptions};
+use crate::world::client_config;
 
 /// A shard between a producer and a consumer.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl HotPath {
             memory: 1 << 40,
         });
         let now = 1_000_000_000_000_000;
-        let side = || Side { client: Client::new(now), slot: None, to_broker: Vec::new() };
+        let side = || Side { client: Client::new(client_config(), now), slot: None, to_broker: Vec::new() };
         let mut path = HotPath {
             now,
             shard,

@@ -25,13 +25,26 @@ pub struct Setup {
     pub auto_create: bool,
     /// Bytes of messages that a shard takes.
     pub memory: u64,
+    /// First delivery and transfer numbers of both sides.
+    pub serial_first: u32,
+    /// Transfers that a client takes before it opens its window again.
+    pub client_window: u32,
     /// Check every engine after every step.
     pub verify: bool,
 }
 
 impl Setup {
     pub fn new(shards: usize) -> Self {
-        Setup { shards, seed: 1, rules: Vec::new(), auto_create: true, memory: u64::MAX / 2, verify: true }
+        Setup {
+            shards,
+            seed: 1,
+            rules: Vec::new(),
+            auto_create: true,
+            memory: u64::MAX / 2,
+            serial_first: 0,
+            client_window: 2048,
+            verify: true,
+        }
     }
 }
 
@@ -46,6 +59,7 @@ pub struct World {
     lanes: Vec<Vec<[VecDeque<Mail>; 2]>>,
     stalled: Vec<bool>,
     random: Random,
+    client_config: amqp10::Config,
     verify: bool,
     more_work: Vec<bool>,
     /// Mails that were taken from lanes.
@@ -71,7 +85,10 @@ struct SimSocket {
 
 impl World {
     pub fn new(setup: &Setup) -> Self {
-        let config = Arc::new(amqp10::Config { container_id: "broker".into(), ..amqp10::Config::default() });
+        let serial_first = setup.serial_first;
+        let config =
+            amqp10::Config { container_id: "broker".into(), serial_first, ..amqp10::Config::default() };
+        let config = Arc::new(config);
         let shard = |index| {
             Shard::new(ShardConfig {
                 index,
@@ -94,6 +111,11 @@ impl World {
                 .collect(),
             stalled: vec![false; setup.shards],
             random: Random::new(setup.seed),
+            client_config: amqp10::Config {
+                serial_first: setup.serial_first,
+                incoming_window: setup.client_window,
+                ..client_config()
+            },
             verify: setup.verify,
             more_work: vec![false; setup.shards],
             mails: 0,
@@ -103,7 +125,7 @@ impl World {
     /// A client, accepted by this shard, with its session begun.
     pub fn connect(&mut self, shard: usize) -> usize {
         let client = self.clients.len();
-        self.clients.push(Client::new(self.now));
+        self.clients.push(Client::new(self.client_config.clone(), self.now));
         self.sockets.push(SimSocket {
             shard,
             slot: None,
@@ -334,6 +356,16 @@ impl World {
 
     fn client_of(&self, shard: usize, slot: ConnectionSlot) -> Option<usize> {
         self.sockets.iter().position(|socket| socket.shard == shard && socket.slot == Some(slot))
+    }
+}
+
+/// What a client is like if nothing else is asked for.
+pub(crate) fn client_config() -> amqp10::Config {
+    amqp10::Config {
+        container_id: "client".into(),
+        idle_timeout_us: None,
+        unsettled_max: 1 << 20,
+        ..amqp10::Config::default()
     }
 }
 
