@@ -18,11 +18,7 @@ use super::limits::DESCRIPTION_SIZE_MAX;
 pub enum Event<'a> {
     /// Server: answer by [`sasl_challenge`](super::Connection::sasl_challenge) or
     /// [`sasl_outcome`](super::Connection::sasl_outcome); until then nothing further is read.
-    SaslInit {
-        mechanism: &'a str,
-        initial_response: Option<&'a [u8]>,
-        hostname: Option<&'a str>,
-    },
+    SaslInit { mechanism: &'a str, initial_response: Option<&'a [u8]>, hostname: Option<&'a str> },
     /// Server: the answer to a challenge; to be answered as `SaslInit` is.
     SaslResponse(&'a [u8]),
     /// Client with [`Sasl::Caller`](super::Sasl::Caller): what the server offers.
@@ -30,65 +26,35 @@ pub enum Event<'a> {
     /// Client with [`Sasl::Caller`](super::Sasl::Caller).
     SaslChallenge(&'a [u8]),
     /// Client: the server has decided. If it is not `Ok`, `Closed` follows.
-    SaslOutcome {
-        code: SaslCode,
-        additional_data: Option<&'a [u8]>,
-    },
+    SaslOutcome { code: SaslCode, additional_data: Option<&'a [u8]> },
     /// The peer's open. A server answers by [`accept_open`](super::Connection::accept_open) or
     /// [`close`](super::Connection::close); until then nothing further is read.
     Opened(Box<Open<'a>>),
     /// The peer has begun a session (and has our begin), or has answered our begin.
-    SessionBegun {
-        session: SessionId,
-        ours: bool,
-    },
+    SessionBegun { session: SessionId, ours: bool },
     /// The peer attaches a link: answer by [`accept_attach`](super::Connection::accept_attach) or
     /// [`refuse_attach`](super::Connection::refuse_attach), now or later. `attach.role` is the peer's.
-    Attached {
-        link: LinkId,
-        session: SessionId,
-        attach: Box<Attach<'a>>,
-    },
+    Attached { link: LinkId, session: SessionId, attach: Box<Attach<'a>> },
     /// The peer's answer to our attach. If it has no terminus, a `Detached` with the reason follows (§2.6.3).
-    AttachConfirmed {
-        link: LinkId,
-        attach: Box<Attach<'a>>,
-    },
+    AttachConfirmed { link: LinkId, attach: Box<Attach<'a>> },
     /// The peer's flow for a link. If we send, `credit` is what we may send now (§2.6.7) and `drain` asks for
     /// [`drained`](super::Connection::drained) when nothing is left to send. If we receive, `credit` is what the peer
     /// may still send, `available` what it has.
-    LinkFlow {
-        link: LinkId,
-        credit: u32,
-        available: u32,
-        drain: bool,
-    },
+    LinkFlow { link: LinkId, credit: u32, available: u32, drain: bool },
     /// Our window on this session was used up, now there is room again.
-    SessionFlow {
-        session: SessionId,
-    },
+    SessionFlow { session: SessionId },
     /// A whole message.
     Message(Message<'a>),
     /// The peer has said what became of deliveries that we sent: drain
     /// [`poll_outcome`](super::Connection::poll_outcome) before the next call of `receive`.
-    Disposition {
-        state: Option<DeliveryState<'a>>,
-        settled: bool,
-    },
-    Detached {
-        link: LinkId,
-        closed: bool,
-        cause: DetachCause,
-        error: Option<Error<'a>>,
-    },
-    Ended {
-        session: SessionId,
-        error: Option<Error<'a>>,
-    },
+    Disposition { state: Option<DeliveryState<'a>>, settled: bool },
+    /// `closed`: the peer, or a fault, ended the link and its terminus. Otherwise only this attachment is over, and what
+    /// becomes of the terminus is for its expiry policy to say (§3.5.6).
+    Detached { link: LinkId, closed: bool, cause: DetachCause, error: Option<Error<'a>> },
+    /// The session is over, whoever ended it.
+    Ended { session: SessionId, error: Option<Error<'a>> },
     /// Nothing more will be read or written: flush the output, then close the socket.
-    Closed {
-        error: Option<Error<'a>>,
-    },
+    Closed { error: Option<Error<'a>> },
 }
 
 /// Who ended a link?

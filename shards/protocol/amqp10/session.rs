@@ -237,24 +237,21 @@ impl Connection {
         !self.sessions[slot].local_handles.is_empty()
     }
 
-    /// Tells of all links of a session and frees them.
+    /// Tells of all links of a session. Those that were told of before are freed now, the others with their event.
     pub(super) fn retire_links(&mut self, slot: usize, cause: DetachCause) {
-        let handles = std::mem::take(&mut self.sessions[slot].local_handles);
-        for (_, &link) in &handles {
-            self.retire_link(link as usize, cause);
+        let links: Vec<usize> = self.links_of(slot).collect();
+        for &link in &links {
+            self.retire_link(link, cause);
         }
         let session = &mut self.sessions[slot];
-        session.local_handles = handles;
         session.sent = Unsettled::new();
         session.sent_orphans = 0;
         session.arrived = Unsettled::new();
         session.remote_handles = Vec::new();
         session.aborts_due = Vec::new();
         session.attaching = 0;
-        // What was told already goes now, the others when their event is returned.
-        let told: Vec<u32> = self.sessions[slot].local_handles.iter().map(|(_, &link)| link).collect();
-        for link in told {
-            self.reap_link(link as usize);
+        for link in links {
+            self.reap_link(link);
         }
     }
 
@@ -278,16 +275,15 @@ impl Connection {
         link.remote_handle = None;
         if !told {
             link.state = LinkState::Detached(Detached::Queued);
-            let closed = cause == DetachCause::ConnectionClosed;
-            self.queue.push_back(Queued::Detached { link: slot, closed, cause, fault: None });
+            self.queue.push_back(Queued::Detached { link: slot, closed: false, cause, fault: None });
         }
     }
 
     /// Marks all links of a session that the caller ended; they are told of with the peer's answer.
     pub(super) fn suspend_links(&mut self, slot: usize) {
-        let session = &self.sessions[slot];
-        for (_, &link) in &session.local_handles {
-            let link = &mut self.links[link as usize];
+        let links: Vec<usize> = self.links_of(slot).collect();
+        for link in links {
+            let link = &mut self.links[link];
             match link.state {
                 LinkState::AttachSent
                 | LinkState::AttachReceived { .. }
@@ -298,6 +294,10 @@ impl Connection {
                 LinkState::DetachSent(DetachSent::Fault) | LinkState::Detached(_) => {}
             }
         }
+    }
+
+    fn links_of(&self, slot: usize) -> impl Iterator<Item = usize> {
+        self.sessions[slot].local_handles.iter().map(|(_, &link)| link as usize)
     }
 
     pub(super) fn remove_session(&mut self, slot: usize) {

@@ -186,13 +186,13 @@ fn closing() {
     check(
         "attach sender; close error=x:bye; transfer",
         "* attached 0 s=0 l; > attach h=0 receiver l
-         * detached 0 closed ConnectionClosed; * ended 0; > close; * closed x:bye",
+         * detached 0 ConnectionClosed; * ended 0; > close; * closed x:bye",
     );
     // We close: what still comes is passed over.
     check(
         "attach sender; !close; transfer id=0 tag=a; begin ch=3; close",
         "* attached 0 s=0 l; > attach h=0 receiver l; > close
-         * detached 0 closed ConnectionClosed; * ended 0; * closed",
+         * detached 0 ConnectionClosed; * ended 0; * closed",
     );
     // The peer never answers.
     check("!close; wait 1999; wait 1", "> close; * ended 0; * closed");
@@ -203,6 +203,6 @@ fn closing() {
 fn a_lost_socket_ends_everything_silently() {
     check(
         "attach sender; !lost; transfer id=0 tag=a",
-        "* attached 0 s=0 l; > attach h=0 receiver l; * detached 0 closed ConnectionClosed; * ended 0; * closed",
+        "* attached 0 s=0 l; > attach h=0 receiver l; * detached 0 ConnectionClosed; * ended 0; * closed",
     );
 }

@@ -119,6 +119,12 @@ fn an_idle_connection_with_two_sessions_is_small() {
     assert!(size < 6000, "{size}");
 }
 
+/// A connection moves between shards.
+const _: fn() = || {
+    fn sent<T: Send>() {}
+    sent::<Connection>();
+};
+
 #[test]
 fn work_of_a_disposition_is_bounded_by_what_is_unsettled() {
     let mut script = sending();
