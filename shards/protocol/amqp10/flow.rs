@@ -144,9 +144,6 @@ impl Connection {
             let flow = self.renew_window(slot);
             self.write(slot, &flow);
         }
-        if let Some(session) = self.sessions.get_mut(slot) {
-            session.shrink();
-        }
     }
 
     pub(super) fn write_link_flow(&mut self, slot: usize) {

@@ -9,7 +9,6 @@ use corelane_wire::amqp10::{DeliveryState, Disposition, Modified, ReceiverSettle
 use super::connection::Connection;
 use super::event::{Disposed, Event};
 use super::ids::{DeliveryTag, LinkId, Token, TransactionId};
-use super::limits::UNSETTLED_KEPT_MAX;
 use super::link::{Epoch, LinkEnd};
 use super::serial;
 use super::session::Session;
@@ -369,13 +368,6 @@ impl Session {
             Role::Receiver => &mut self.run_as_receiver,
             Role::Sender => &mut self.run_as_sender,
         }
-    }
-
-    /// Gives memory back that a burst left behind.
-    #[inline]
-    pub(super) fn shrink(&mut self) {
-        self.sent.shrink(UNSETTLED_KEPT_MAX);
-        self.arrived.shrink(UNSETTLED_KEPT_MAX);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use super::limits::UNSETTLED_KEPT_MAX;
 use super::serial::distance;
 
 /// Holes that are left in place whatever the count is.
@@ -94,13 +95,6 @@ impl<T> Unsettled<T> {
         self.count = self.entries.len();
     }
 
-    /// Gives memory back that a burst left behind.
-    pub(super) fn shrink(&mut self, capacity_max: usize) {
-        if self.entries.is_empty() && self.entries.capacity() > capacity_max {
-            self.entries = VecDeque::new();
-        }
-    }
-
     /// Where `id` stands, hole or not.
     #[inline]
     fn index_of(&self, id: u32) -> Option<usize> {
@@ -147,6 +141,10 @@ impl<T> Unsettled<T> {
         }
         if self.entries.len() > 2 * self.count + HOLES_MAX {
             self.entries.retain(|entry| entry.value.is_some());
+        }
+        let (places, used) = (self.entries.capacity(), self.entries.len());
+        if places > UNSETTLED_KEPT_MAX && places / 4 > used {
+            self.entries.shrink_to(UNSETTLED_KEPT_MAX.max(2 * used));
         }
     }
 

@@ -57,6 +57,20 @@ fn s16_a_head_that_is_never_settled_does_not_hold_the_rest() {
 }
 
 #[test]
+fn memory_of_a_burst_is_given_back() {
+    let mut script = sending();
+    script.run("!send count=20000");
+    let sent = |script: &Script| script.connection.sessions[0].sent.capacity();
+    assert!(sent(&script) >= 20_000);
+    script.connection.output().clear();
+    let mut bytes = Vec::new();
+    encode_line("disposition first=1 last=19999 settled accepted", &mut bytes);
+    feed(&mut script.connection, &bytes);
+    script.run("!send");
+    assert!(sent(&script) <= 1100, "{}", sent(&script));
+}
+
+#[test]
 fn a_delivery_too_far_ahead_of_the_oldest_waits() {
     // RFC 1982: numbers 2^31 apart cannot be told from each other.
     let mut script = sending();
