@@ -247,6 +247,7 @@ impl<M: Message> Engine<M> {
             self.wake_promised(queue);
         }
         if !self.queues[queue].refusals.is_empty() {
+            self.pass_refused(queue, class, self.store.place(entry));
             self.cover_refused(queue, Some(index), Some(index));
         }
         // In its own class the other one covers all, save what it has refused.
@@ -385,6 +386,19 @@ impl<M: Message> Engine<M> {
             && self.has_work(class)
         {
             self.transition(first, ConsumerList::Notified, Cause::HandedOn);
+        }
+    }
+
+    /// Those of a class who refused the entry for which others of it give way are not held up by it: one of them is told.
+    fn pass_refused(&mut self, queue: u32, class: u32, place: Place) {
+        let refusers =
+            self.queues[queue].refusals.get(&place).into_iter().flat_map(|refusal| &refusal.consumers);
+        let passing = refusers.copied().find(|index| {
+            let consumer = &self.consumers[*index];
+            consumer.class == class && consumer.list == ConsumerList::Interested
+        });
+        if let Some(index) = passing {
+            self.transition(index, ConsumerList::Notified, Cause::HandedOn);
         }
     }
 

@@ -1,3 +1,5 @@
+//! Does the tree of chunks find what an ordered map finds?
+
 use std::collections::BTreeMap;
 
 use super::*;

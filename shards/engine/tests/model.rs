@@ -566,12 +566,13 @@ fn run(seeds: std::ops::Range<u64>, steps: usize) {
     }
 }
 
-/// More seeds: `MODEL_SEEDS=1000..9000 cargo test -p corelane-engine --test model`.
+/// More seeds: `MODEL_SEEDS=1000..9000 MODEL_STEPS=1000 cargo test -p corelane-engine --test model`.
 #[test]
 fn random_lives_agree_with_the_oracle() {
     let seeds = std::env::var("MODEL_SEEDS").ok().and_then(|text| {
         let (from, to) = text.split_once("..")?;
         Some(from.parse().ok()?..to.parse().ok()?)
     });
-    run(seeds.unwrap_or(1..300), 250);
+    let steps = std::env::var("MODEL_STEPS").ok().and_then(|text| text.parse().ok());
+    run(seeds.unwrap_or(1..300), steps.unwrap_or(250));
 }
