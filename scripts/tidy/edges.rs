@@ -52,7 +52,7 @@ const ROOMS: &[Room] = &[
     Room {
         folder: "shards/sim",
         package: "corelane-sim",
-        rooms: &["corelane-shard", "corelane-protocol"],
+        rooms: &["corelane-shard", "corelane-protocol", "corelane-wire"],
         crates: None,
     },
     Room {

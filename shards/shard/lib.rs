@@ -29,6 +29,7 @@ mod settle;
 mod shard;
 mod target;
 
+pub use corelane_mailbox::Lane;
 pub use counters::Counters;
 pub use destinations::{DestinationRule, Destinations, PREFETCH_INHERITED, PrefetchRule};
 pub use effect::Effect;

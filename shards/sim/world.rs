@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use corelane_mailbox::Lane;
 use corelane_protocol::amqp10;
 use corelane_shard::{
-    ConnectionSlot, DestinationRule, Destinations, Effect, Event, Mail, Peer, SaslReply, Shard, ShardConfig,
-    Socket, home_shard,
+    ConnectionSlot, DestinationRule, Destinations, Effect, Event, Lane, Mail, Peer, SaslReply, Shard,
+    ShardConfig, Socket, home_shard,
 };
 
 use crate::client::Client;
