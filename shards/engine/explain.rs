@@ -2,14 +2,17 @@
 
 use crate::counters::{ConsumerView, Depth, EngineCounters, QueueCounters};
 use crate::engine::{Engine, Message};
-use crate::ids::{ConsumerId, QueueId};
+use crate::entry::EntryRef;
+use crate::ids::{ConsumerId, Place, QueueId};
 
 impl<M: Message> Engine<M> {
     pub fn depth(&self, queue: QueueId) -> Option<Depth> {
-        let entries = &self.queues[self.resolve_queue(queue)?].entries;
+        let index = self.resolve_queue(queue)?;
+        let entries = &self.queues[index].entries;
+        let lent = self.lent.filter(|entry| self.store.queue(*entry) == index);
         Some(Depth {
             messages: entries.messages,
-            bytes: entries.bytes,
+            bytes: entries.bytes + lent.map_or(0, |entry| self.lent_size(entry)),
             available: entries.messages - entries.acquired - entries.held,
             acquired: entries.acquired,
             held: entries.held,
@@ -40,6 +43,12 @@ impl<M: Message> Engine<M> {
     /// What a consumer was attached with as its owner.
     pub fn owner(&self, consumer: ConsumerId) -> Option<u64> {
         Some(self.consumers[self.resolve_consumer(consumer)?].owner)
+    }
+
+    /// What a consumer has held for longest.
+    pub fn oldest_held(&self, consumer: ConsumerId) -> Option<Place> {
+        let first = self.consumers[self.resolve_consumer(consumer)?].holding.first()?;
+        Some(self.store.place(EntryRef(first)))
     }
 
     /// Where a consumer stands and why.

@@ -24,6 +24,10 @@ use crate::settle::engine_outcome;
 use crate::shard::VIRTUAL_HOST;
 use crate::target::Target;
 
+/// What the names of dynamic nodes begin with. Queues of such a name are made by no one else: who addresses a node that is gone
+/// is told so.
+const DYNAMIC_NAMES: &str = "corelane.dynamic.";
+
 const OUTCOMES: &[&str] =
     &["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
 
@@ -210,6 +214,8 @@ impl Shard {
             default_outcome: source.default_outcome.as_ref().and_then(engine_outcome),
             at: ConsumerAt::Nowhere(Box::new(pending)),
             partial: None,
+            unsettled: 0,
+            unflushed: [0, 0],
             dynamic: dynamic.as_ref().map(|(_, at)| *at),
         };
         self.bind(slot, link, Link::Consumer(consumer));
@@ -277,7 +283,7 @@ impl Shard {
         let Some((slot, link)) = self.target_link(link) else {
             // The link or its connection ended meanwhile.
             if let Ok(consumer) = result {
-                self.post(from, Lane::Control, Mail::CloseConsumer { consumer, oldest_written: None });
+                self.post(from, Lane::Control, Mail::CloseConsumer { consumer, was_seen: false });
             }
             return;
         };
@@ -343,7 +349,7 @@ impl Shard {
             return Ok(queue);
         }
         let destination = self.destinations.lookup(name);
-        if !destination.auto_create {
+        if !destination.auto_create || name.starts_with(DYNAMIC_NAMES) {
             return Err(Refusal::NotFound);
         }
         Ok(self.declare_queue(name, destination.properties))
@@ -360,7 +366,7 @@ impl Shard {
     fn make_dynamic(&mut self) -> Result<(Box<str>, QueueAt), Refusal> {
         let name = loop {
             self.dynamic_names += 1;
-            let name = format!("corelane.dynamic.{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
+            let name = format!("{DYNAMIC_NAMES}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
             if home_shard(VIRTUAL_HOST, &name, self.shards) == self.index {
                 break name;
             }

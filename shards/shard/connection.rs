@@ -35,6 +35,9 @@ pub(crate) struct Connection {
     pub(crate) output_blocked: bool,
     /// Bytes the driver has taken and not yet sent.
     pub(crate) sending_bytes: usize,
+    /// Links with deliveries in the output, and in the send that is not complete.
+    writing_links: Vec<LinkId>,
+    sending_links: Vec<LinkId>,
     /// On the list of connections to be finished at the end of the turn.
     pub(crate) touched: bool,
     /// Bound links by their protocol index.
@@ -124,6 +127,10 @@ pub(crate) struct Consumer {
     pub(crate) at: ConsumerAt,
     /// A delivery of which a part is written.
     pub(crate) partial: Option<Partial>,
+    /// Deliveries written and not settled.
+    pub(crate) unsettled: u32,
+    /// Those of them that are still in the output, and those in a send that is not complete.
+    pub(crate) unflushed: [u32; 2],
     pub(crate) dynamic: Option<QueueAt>,
 }
 
@@ -153,6 +160,13 @@ pub(crate) struct Partial {
     pub(crate) written: usize,
 }
 
+impl Consumer {
+    /// The peer may have seen some of the deliveries that are unsettled: then the oldest is one of them.
+    pub(crate) fn was_seen(&self) -> bool {
+        self.unsettled > self.unflushed[0] + self.unflushed[1]
+    }
+}
+
 impl Producer {
     pub(crate) fn new(attachment: u32) -> Self {
         let route = Route::Resolving;
@@ -173,6 +187,8 @@ impl Connection {
             flush_requested: false,
             output_blocked: false,
             sending_bytes: 0,
+            writing_links: Vec::new(),
+            sending_links: Vec::new(),
             touched: false,
             links: Vec::new(),
             attachments: 0,
@@ -181,6 +197,36 @@ impl Connection {
             deferred_consumer: None,
             timer_at: None,
             phase: Phase::Handshake,
+        }
+    }
+
+    /// The output is on its way, and with it the deliveries in it.
+    pub(crate) fn note_sending(&mut self) {
+        std::mem::swap(&mut self.writing_links, &mut self.sending_links);
+        for &link in &self.sending_links {
+            if let Some(Some(Link::Consumer(consumer))) = self.links.get_mut(link.0 as usize) {
+                consumer.unflushed = [0, consumer.unflushed[0]];
+            }
+        }
+    }
+
+    /// The send is complete.
+    pub(crate) fn note_flushed(&mut self) {
+        for link in self.sending_links.drain(..) {
+            if let Some(Some(Link::Consumer(consumer))) = self.links.get_mut(link.0 as usize) {
+                consumer.unflushed[1] = 0;
+            }
+        }
+    }
+
+    /// An unsettled delivery of this link was written to the output.
+    pub(crate) fn note_written(&mut self, link: LinkId) {
+        if let Some(Some(Link::Consumer(consumer))) = self.links.get_mut(link.0 as usize) {
+            consumer.unsettled += 1;
+            consumer.unflushed[0] += 1;
+            if consumer.unflushed[0] == 1 {
+                self.writing_links.push(link);
+            }
         }
     }
 

@@ -398,14 +398,19 @@ pub(crate) fn write(
         head,
         rest: message.rest(),
     };
-    match protocol.send(link, &outgoing) {
+    let browse = consumer.browse;
+    let written = match protocol.send(link, &outgoing) {
         Progress::Complete { settled, .. } => Written::Whole { presettled: settled },
         Progress::Partial { written, .. } => {
             let written = written.saturating_sub(head.len());
             consumer.partial = Some(Partial { place, acquisition, written });
             Written::Part
         }
-        Progress::TooLarge => Written::TooLarge,
-        Progress::NotReady(_) => Written::NotReady,
+        Progress::TooLarge => return Written::TooLarge,
+        Progress::NotReady(_) => return Written::NotReady,
+    };
+    if !browse && written != (Written::Whole { presettled: true }) {
+        connection.note_written(link);
     }
+    written
 }

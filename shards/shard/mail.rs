@@ -55,8 +55,8 @@ pub enum Mail {
     Lent { link: LinkRef, epoch: u32, posted: u32 },
     /// To the home: outcomes, and deliveries that come back unwritten.
     Settle(Vec<Settlement>),
-    /// To the home: the consumer is gone. Everything it holds goes back.
-    CloseConsumer { consumer: ConsumerId, oldest_written: Option<Place> },
+    /// To the home: the consumer is gone. Everything it holds goes back; `was_seen` if the peer may have seen the oldest.
+    CloseConsumer { consumer: ConsumerId, was_seen: bool },
     /// From the home: the queue was deleted, so the consumer's link has to end.
     ConsumerGone { link: LinkRef },
 

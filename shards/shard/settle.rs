@@ -38,6 +38,7 @@ impl Shard {
                 continue;
             }
             let Some(consumer) = connection.consumer_mut(disposed.link) else { continue };
+            consumer.unsettled = consumer.unsettled.saturating_sub(1);
             let outcome = stated.or(consumer.default_outcome).unwrap_or(engine::Outcome::Released);
             let place = Place(disposed.token.0);
             let acquisition = Acquisition(disposed.token.1 as u32);
@@ -109,11 +110,12 @@ impl Shard {
             }
             Some(Link::Consumer(_)) => {
                 let Some(Link::Consumer(consumer)) = connection.unbind(link) else { return };
+                let was_seen = consumer.was_seen();
                 match consumer.at {
                     ConsumerAt::Nowhere(_) => {}
-                    ConsumerAt::Here(id) => self.engine.close_consumer(now, id, None),
+                    ConsumerAt::Here(id) => self.close_consumer_here(now, id, was_seen),
                     ConsumerAt::Elsewhere(target) => {
-                        let mail = Mail::CloseConsumer { consumer: target.consumer, oldest_written: None };
+                        let mail = Mail::CloseConsumer { consumer: target.consumer, was_seen };
                         self.peers.control(&mut self.effects, target.home, mail);
                     }
                 }
@@ -122,6 +124,13 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// What the consumer holds goes back. The oldest delivery counts as failed if the peer may have seen it: it is the one the
+    /// peer may have failed on.
+    pub(crate) fn close_consumer_here(&mut self, now: u64, consumer: ConsumerId, was_seen: bool) {
+        let oldest_written = if was_seen { self.engine.oldest_held(consumer) } else { None };
+        self.engine.close_consumer(now, consumer, oldest_written);
     }
 
     /// Forgets a detached producer to which nothing is owed any more.

@@ -201,6 +201,7 @@ impl Shard {
         let output = std::mem::replace(connection.protocol.output(), fresh);
         connection.flush_requested = false;
         connection.sending_bytes += output.len();
+        connection.note_sending();
         if connection.phase == Phase::Closing {
             self.connections.remove(slot);
         }
@@ -242,6 +243,7 @@ impl Shard {
     fn on_flushed(&mut self, now: u64, slot: ConnectionSlot, mut buffer: Vec<u8>) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.sending_bytes = 0;
+        connection.note_flushed();
         buffer.clear();
         connection.spare_output = buffer;
         if connection.output_blocked && connection.unsent_bytes() < OUTPUT_BYTES_MAX / 2 {
@@ -373,9 +375,7 @@ impl Shard {
             Mail::Deliver(deliveries) => self.on_deliver(now, deliveries),
             Mail::Lent { link, epoch, posted } => self.on_lent(link, epoch, posted),
             Mail::Settle(settlements) => self.on_settle(now, settlements),
-            Mail::CloseConsumer { consumer, oldest_written } => {
-                self.on_close_consumer(now, consumer, oldest_written)
-            }
+            Mail::CloseConsumer { consumer, was_seen } => self.on_close_consumer(now, consumer, was_seen),
             Mail::ConsumerGone { link } => self.on_consumer_gone(link),
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
             Mail::Stop => self.on_stop(now),

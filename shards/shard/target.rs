@@ -333,14 +333,9 @@ impl Shard {
         self.peers.reuse_settlements(settlements);
     }
 
-    pub(crate) fn on_close_consumer(
-        &mut self,
-        now: u64,
-        consumer: ConsumerId,
-        oldest_written: Option<Place>,
-    ) {
+    pub(crate) fn on_close_consumer(&mut self, now: u64, consumer: ConsumerId, was_seen: bool) {
         if self.targets.remove(consumer).is_some() {
-            self.engine.close_consumer(now, consumer, oldest_written);
+            self.close_consumer_here(now, consumer, was_seen);
         }
     }
 

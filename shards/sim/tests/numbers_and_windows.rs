@@ -186,3 +186,35 @@ fn s17_a_hundred_thousand_are_settled_in_any_order() {
     let depth = shard.queue("deep").and_then(|queue| shard.engine().depth(queue)).expect("it exists");
     assert_eq!(depth.messages, 0);
 }
+
+/// A client that dies again and again before it settles anything: only the oldest delivery it was sent counts as failed.
+#[test]
+fn s32_only_the_oldest_delivery_of_a_dead_client_counts_as_failed() {
+    for shards in [1, 2] {
+        let mut world = World::new(&Setup { seed: 3, ..Setup::new(shards) });
+        let (home, other) = (shards - 1, names_homed_at(0, shards).nth(1).expect("there is one"));
+        let name = names_homed_at(home, shards).next().expect("there is one");
+        let producer = world.connect(0);
+        let sender = world.clients[producer].attach_sender("s", &name, &SenderOptions::default());
+        for body in numbered(10) {
+            world.clients[producer].send(sender, &body);
+        }
+        for round in 0..3 {
+            let client = world.connect(0);
+            world.clients[client].attach_receiver("other", &other, &ReceiverOptions::default());
+            let receiver = world.clients[client].attach_receiver("r", &name, &ReceiverOptions::default());
+            world.clients[client].credit(receiver, 10);
+            world.run();
+            let counts: Vec<u32> = world.clients[client].received.iter().map(|r| r.delivery_count).collect();
+            let mut expect = vec![0; 10];
+            expect[0] = round;
+            assert_eq!(counts, expect, "{shards} shards");
+            match round {
+                0 => world.kill(client),
+                1 => world.clients[client].detach(receiver),
+                _ => world.clients[client].close(),
+            }
+            world.run();
+        }
+    }
+}
