@@ -22,7 +22,7 @@ use crate::authenticate::Authenticator;
 use crate::config::{IdlePolicy, Listener, ServeSettings};
 use crate::control::{Control, Signals, Stop};
 use crate::driver::{
-    self, Clock, Driver, Idle, Listening, Participants, Placement, ShardThread, Unusable, participants,
+    self, Clock, Driver, Idle, Listening, Participants, ShardThread, Unusable, participants,
 };
 use cores::{CoresError, Plan};
 
@@ -87,7 +87,7 @@ pub fn serve(
     for (index, port) in ports.into_iter().enumerate().rev() {
         let driver = Driver {
             index,
-            placement: Placement::Core(plan.cores[index]),
+            placement: plan.placement(index),
             idle: idle(settings),
             clock,
             port,

@@ -290,6 +290,9 @@ impl Shard {
         match result {
             Ok(consumer) => {
                 let at = ConsumerAt::Elsewhere(Box::new(Target::new(from, consumer)));
+                if let Some(connection) = self.connections.get_mut(slot) {
+                    connection.targets += 1;
+                }
                 self.accept_consumer(now, slot, link, at);
             }
             Err(refusal) => self.refuse(slot, link, &refusal.into()),

@@ -38,6 +38,10 @@ pub(crate) struct Connection {
     /// Links with deliveries in the output, and in the send that is not complete.
     writing_links: Vec<LinkId>,
     sending_links: Vec<LinkId>,
+    /// Consumers on other shards.
+    pub(crate) targets: u32,
+    /// Deliveries of this turn from queues of this shard.
+    pub(crate) turn_deliveries: u32,
     /// On the list of connections to be finished at the end of the turn.
     pub(crate) touched: bool,
     /// Bound links by their protocol index.
@@ -189,6 +193,8 @@ impl Connection {
             sending_bytes: 0,
             writing_links: Vec::new(),
             sending_links: Vec::new(),
+            targets: 0,
+            turn_deliveries: 0,
             touched: false,
             links: Vec::new(),
             attachments: 0,

@@ -13,7 +13,7 @@ use corelane_protocol::amqp10::{LinkId, Outgoing, Progress, SendReadiness, Token
 use crate::Shard;
 use crate::connection::{Connection, ConsumerAt, Link, Partial, Phase};
 use crate::event::ConnectionSlot;
-use crate::limits::{OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TURN_DELIVERIES_MAX};
+use crate::limits::{OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TURN_DELIVERIES_BESIDE_TARGETS, TURN_DELIVERIES_MAX};
 use crate::mail::{DeliveryCounts, RemoteDelivery};
 use crate::message::Message;
 
@@ -69,15 +69,27 @@ impl Shard {
     /// Serves the delivery ring, within the bounds of a turn. True if there is more to do.
     pub(crate) fn run_deliveries(&mut self, now: u64) -> bool {
         self.continue_partials(now);
+        self.wake_rested(now);
         let mut bytes = 0;
         for _ in 0..TURN_DELIVERIES_MAX {
-            let Some(consumer) = self.engine.poll_notified() else { return !self.continuing.is_empty() };
+            let Some(consumer) = self.engine.poll_notified() else {
+                return !self.continuing.is_empty() || !self.rested.is_empty();
+            };
             bytes += self.serve(now, consumer);
             if bytes >= TURN_BYTES_MAX {
                 return true;
             }
         }
         true
+    }
+
+    /// Consumers that have had their share of the last turn go on.
+    fn wake_rested(&mut self, now: u64) {
+        let mut rested = std::mem::take(&mut self.rested);
+        for (slot, link) in rested.drain(..) {
+            self.refresh_consumer(now, slot, link);
+        }
+        self.rested = rested;
     }
 
     /// One pull of one consumer; returns the bytes delivered.
@@ -139,11 +151,17 @@ impl Shard {
             Written::NotReady => self.settle_here(now, consumer, place, acquisition, Outcome::Released),
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.turn_deliveries += 1;
+        let has_share =
+            connection.targets == 0 || connection.turn_deliveries < TURN_DELIVERIES_BESIDE_TARGETS;
         if !connection.output_blocked && connection.unsent_bytes() > OUTPUT_BYTES_MAX {
             connection.output_blocked = true;
             self.refresh_consumers(now, slot);
         } else if readiness_of(connection, link) != Readiness::Ready {
             self.refresh_consumer(now, slot, link);
+        } else if !has_share {
+            self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Lane));
+            self.rested.push((slot, link));
         }
         self.touch(slot);
     }

@@ -72,14 +72,14 @@ impl Destinations {
             |read: fn(&DestinationRule) -> Option<bool>| matching().any(|rule| read(rule) == Some(true));
         let properties = QueueProperties {
             exclusive: flag(|rule| rule.exclusive),
-            consumers_max: matching().filter_map(|rule| rule.consumers_max).last(),
+            consumers_max: matching().filter_map(|rule| rule.consumers_max).next_back(),
             prefetch: self.prefetch(queue),
-            expiration_us: matching().filter_map(|rule| rule.expiration_us).last(),
+            expiration_us: matching().filter_map(|rule| rule.expiration_us).next_back(),
             priorities: flag(|rule| rule.priorities),
             sticky_groups: flag(|rule| rule.sticky_groups),
             ..QueueProperties::default()
         };
-        let auto_create = matching().filter_map(|rule| rule.auto_create).last();
+        let auto_create = matching().filter_map(|rule| rule.auto_create).next_back();
         Destination { properties, auto_create: auto_create.unwrap_or(self.auto_create) }
     }
 
@@ -88,7 +88,7 @@ impl Destinations {
             let matching = self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, queue));
             matching.filter_map(|rule| Some((is_wildcard(&rule.pattern), rule.prefetch?)))
         };
-        let exact = rules().filter(|(wildcard, _)| !wildcard).map(|(_, prefetch)| prefetch).last();
+        let exact = rules().filter(|(wildcard, _)| !wildcard).map(|(_, prefetch)| prefetch).next_back();
         match exact {
             Some(PrefetchRule::None) => return Prefetch::None,
             Some(PrefetchRule::Limit(limit)) => return Prefetch::Limit(limit),

@@ -22,7 +22,11 @@ pub const HANDOFF_WINDOW: usize = 4096;
 pub const HANDOFF_BATCH_MAX: usize = 64;
 
 /// Deliveries lent to a consumer on another shard that have not been written to its session.
-pub const TARGET_MESSAGES_MAX: u32 = 64;
+pub const TARGET_MESSAGES_MAX: u32 = 256;
+
+/// Deliveries in one turn from queues of this shard to a connection that also has consumers on other shards. What these are sent
+/// takes a turn of their shard and one of this; so neither waits for the other to run dry.
+pub const TURN_DELIVERIES_BESIDE_TARGETS: u32 = 64;
 
 /// Bytes of deliveries staged for one such consumer above which it is lent no more.
 pub const TARGET_BYTES_MAX: usize = 1 << 20;

@@ -115,6 +115,7 @@ impl Shard {
                     ConsumerAt::Nowhere(_) => {}
                     ConsumerAt::Here(id) => self.close_consumer_here(now, id, was_seen),
                     ConsumerAt::Elsewhere(target) => {
+                        connection.targets -= 1;
                         let mail = Mail::CloseConsumer { consumer: target.consumer, was_seen };
                         self.peers.control(&mut self.effects, target.home, mail);
                     }
@@ -176,7 +177,9 @@ impl Shard {
     fn end_deleted(&mut self, slot: ConnectionSlot, link: LinkId) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // The consumer went with its queue.
-        connection.unbind(link);
+        if let Some(Link::Consumer(consumer)) = connection.unbind(link) {
+            connection.targets -= u32::from(matches!(consumer.at, ConsumerAt::Elsewhere(_)));
+        }
         let error = ErrorSpec { condition: "amqp:resource-deleted", description: "the queue was deleted" };
         connection.protocol.detach(link, true, Some(error));
         self.touch(slot);

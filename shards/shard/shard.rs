@@ -86,6 +86,8 @@ pub struct Shard {
     pub(crate) targets_due: Vec<(ConnectionSlot, LinkId)>,
     /// Links with a delivery written in part that can go on.
     pub(crate) continuing: Vec<(ConnectionSlot, LinkId)>,
+    /// Consumers that have had their share of the turn.
+    pub(crate) rested: Vec<(ConnectionSlot, LinkId)>,
     /// Connections that wait to move to another shard.
     pub(crate) moving: Vec<ConnectionSlot>,
     pub(crate) head: Vec<u8>,
@@ -145,6 +147,7 @@ impl Shard {
             targets: HomeTargets::new(),
             targets_due: Vec::new(),
             continuing: Vec::new(),
+            rested: Vec::new(),
             moving: Vec::new(),
             head: Vec::new(),
             effects: Vec::new(),
@@ -298,6 +301,7 @@ impl Shard {
         for slot in touched.drain(..) {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             connection.touched = false;
+            connection.turn_deliveries = 0;
             connection.protocol.finish_turn(now);
             // A peer that publishes and does not read its settlements is stopped here too.
             connection.output_blocked |= connection.unsent_bytes() > OUTPUT_BYTES_MAX;

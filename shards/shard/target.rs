@@ -392,10 +392,10 @@ impl Shard {
         let ready = self.readiness(slot, link) == Readiness::Ready;
         let Some((target, browse)) = self.target_mut(slot, link) else { return };
         target.received = target.received.wrapping_add(1);
-        let lending = !matches!(target.state, TargetState::Recalling { .. });
+        let writable = fresh && ready && !matches!(target.state, TargetState::Recalling { .. });
         if browse && (!ready || !target.staged.is_empty()) {
             target.staged.push_back(delivery);
-        } else if !browse && !(fresh && ready && lending) {
+        } else if !browse && !writable {
             let consumer = target.consumer;
             let home = target.home;
             target.returned = true;

@@ -3,6 +3,7 @@
 //! Invariants: a shard is pinned to a core that this process may use; one core of each pair that share their execution units
 //! is used before the second of any.
 
+use crate::driver::Placement;
 use std::fs;
 use std::{fmt, thread};
 
@@ -32,6 +33,13 @@ pub enum CoresError {
 }
 
 impl Plan {
+    /// Where this shard's thread runs.
+    pub(super) fn placement(&self, shard: usize) -> Placement {
+        let core = self.cores[shard];
+        let shards = self.cores.iter().filter(|other| **other == core).count();
+        if shards > 1 { Placement::Shared(core) } else { Placement::Core(core) }
+    }
+
     /// For so many shards (else one for each core) on these cores (else the usable ones).
     pub(super) fn new(shards: Option<usize>, cores: Option<&[usize]>) -> Result<Plan, CoresError> {
         let usable = usable_cores();

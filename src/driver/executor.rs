@@ -17,6 +17,8 @@ const RING_DEPTH: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     Core(usize),
+    /// On this core, which other shards use as well.
+    Shared(usize),
     /// Wherever the scheduler likes: for tests.
     Unpinned,
 }
@@ -33,7 +35,7 @@ impl Thread {
         main: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let placement = match placement {
-            Placement::Core(core) => glommio::Placement::Fixed(core),
+            Placement::Core(core) | Placement::Shared(core) => glommio::Placement::Fixed(core),
             Placement::Unpinned => glommio::Placement::Unbound,
         };
         let handle = LocalExecutorBuilder::new(placement)

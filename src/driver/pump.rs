@@ -130,6 +130,8 @@ struct Pump<S> {
     bells: Arc<[Doorbell]>,
     clock: Clock,
     idle: Idle,
+    /// The core has other shards too: those that were rung may go first.
+    yields: bool,
     listeners: Vec<Listener>,
     /// Who gets the next connection.
     next_shard: usize,
@@ -172,6 +174,7 @@ impl<S: Service> Pump<S> {
             bells: driver.bells,
             clock: driver.clock,
             idle: driver.idle,
+            yields: matches!(driver.placement, Placement::Shared(_)),
             listeners: listeners
                 .map(|listening| Listener { listening, state: Accept::PausedUntil(0) })
                 .collect(),
@@ -201,7 +204,14 @@ impl<S: Service> Pump<S> {
             self.carry_out(now);
             self.report();
             let bells = &self.bells;
-            self.port.flush(|to| bells[to].ring());
+            let mut rang = false;
+            self.port.flush(|to| {
+                bells[to].ring();
+                rang = true;
+            });
+            if rang && self.yields {
+                std::thread::yield_now();
+            }
             let again = std::mem::take(&mut self.again);
             let busy = turn.more_work || more_mail || again || !self.starved.is_empty();
             self.idle(busy, now, turn)?;

@@ -284,3 +284,35 @@ fn s01_a_stalled_targets_message_is_recalled() {
     world.run();
     assert_eq!(world.clients[high].bodies(first), ["n"], "the stalled one is served again");
 }
+
+/// One connection with two busy consumers, one of them on another shard: neither waits for the other to run dry.
+#[test]
+fn s11_consumers_on_two_shards_take_turns() {
+    for seed in 0..20 {
+        let mut world = World::new(&Setup { seed, verify: false, ..Setup::new(2) });
+        let names = [name_at(0, 2), name_at(1, 2)];
+        let producer = world.connect(0);
+        let consumer = world.connect(0);
+        let mut receivers = Vec::new();
+        for name in &names {
+            let sender = world.clients[producer].attach_sender(name, name, &SenderOptions::default());
+            for n in 0..2000 {
+                world.clients[producer].send(sender, &n.to_string());
+            }
+            receivers.push(world.clients[consumer].attach_receiver(name, name, &ReceiverOptions::default()));
+        }
+        world.run();
+        for receiver in &receivers {
+            world.clients[consumer].credit(*receiver, 2000);
+        }
+        world.run();
+        let order: Vec<LinkId> =
+            world.clients[consumer].received.iter().map(|received| received.link).collect();
+        assert_eq!(order.len(), 4000);
+        let last = |link| order.iter().rposition(|other| *other == link).expect("both were served");
+        let first_dry = last(receivers[0]).min(last(receivers[1]));
+        let other = if order[first_dry] == receivers[0] { receivers[1] } else { receivers[0] };
+        let served = order[..first_dry].iter().filter(|link| **link == other).count();
+        assert!(served >= 500, "seed {seed}: {served} of 2000 when the other ran dry");
+    }
+}
