@@ -157,6 +157,7 @@ impl<M: Message> Engine<M> {
     pub(crate) fn remove_entry(&mut self, entry: EntryRef) -> M {
         let place = self.store.place(entry);
         let index = self.store.queue(entry);
+        self.measure_lent();
         self.clear_timer(entry);
         if self.store.entry(entry).refused() {
             self.forget_refusals(index, place);
@@ -270,10 +271,12 @@ impl<M: Message> Engine<M> {
         if self.store.count() >= u64::from(self.limits.entries_max) {
             return Err(EnqueueRefusal::ShardFull);
         }
-        let properties = self.queues[queue].properties;
+        let properties = &self.queues[queue].properties;
         if properties.messages_max.is_none() && properties.bytes_max.is_none() {
             return Ok(());
         }
+        let properties = *properties;
+        self.measure_lent();
         let mut steps = DROP_STEPS_MAX;
         loop {
             let entries = &self.queues[queue].entries;
@@ -296,12 +299,12 @@ impl<M: Message> Engine<M> {
     fn drop_oldest(&mut self, queue: u32, steps: &mut usize) -> bool {
         for level in (0..self.queues[queue].entries.trees.len()).rev() {
             while *steps > 0 {
-                *steps -= 1;
                 let state = &mut self.queues[queue];
                 let from = state.drop_marks[level];
                 let Some(entry) = self.store.first_live(&state.entries.trees[level], from) else {
                     break;
                 };
+                *steps -= 1;
                 state.drop_marks[level] = self.store.place(entry).sequence() + 1;
                 if self.store.entry(entry).state() != State::Acquired {
                     self.withdraw(entry);

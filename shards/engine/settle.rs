@@ -56,8 +56,8 @@ impl<M: Message> Engine<M> {
         self.store.entry(entry).message.as_ref()
     }
 
-    /// The message of a delivery that has not ended, to be changed (AMQP 1.0 §3.4.5, message-annotations). Its size must not
-    /// change, nor its group.
+    /// The message of a delivery that has not ended, to be changed (AMQP 1.0 §3.4.5, message-annotations). Its size may
+    /// change, its group may not.
     pub fn message_mut(
         &mut self,
         consumer: ConsumerId,
@@ -65,7 +65,24 @@ impl<M: Message> Engine<M> {
         acquisition: Acquisition,
     ) -> Option<&mut M> {
         let (_, entry) = self.find_held(consumer, place, acquisition)?;
-        self.store.entry_mut(entry).message.as_mut()
+        self.measure_lent();
+        let queue = self.store.queue(entry);
+        let message = self.store.entry_mut(entry).message.as_mut()?;
+        self.queues[queue].entries.bytes -= message.size() as u64;
+        self.lent = Some(entry);
+        Some(message)
+    }
+
+    /// Counts the message that was lent out last again, as large as it is now.
+    pub(crate) fn measure_lent(&mut self) {
+        if let Some(entry) = self.lent.take() {
+            let queue = self.store.queue(entry);
+            self.queues[queue].entries.bytes += self.lent_size(entry);
+        }
+    }
+
+    pub(crate) fn lent_size(&self, entry: EntryRef) -> u64 {
+        self.store.entry(entry).message.as_ref().map_or(0, |message| message.size() as u64)
     }
 
     /// Ends a consumer's hold on an entry. What becomes of the entry comes next.
@@ -77,6 +94,11 @@ impl<M: Message> Engine<M> {
         let group = stored.group;
         let queue = &mut self.queues[self.store.queue(entry)];
         queue.entries.acquired -= 1;
+        if queue.properties.overflow == Overflow::DropOldest {
+            let place = self.store.place(entry);
+            let mark = &mut queue.drop_marks[place.level()];
+            *mark = (*mark).min(place.sequence());
+        }
         if group != NONE {
             queue.groups.groups[group].unsettled -= 1;
         }
@@ -85,13 +107,7 @@ impl<M: Message> Engine<M> {
     /// Puts an entry back into its place, unless its time is over.
     pub(crate) fn give_back(&mut self, now: u64, entry: EntryRef) {
         let index = self.store.queue(entry);
-        let place = self.store.place(entry);
-        let queue = &mut self.queues[index];
-        queue.counters.returned += 1;
-        if queue.properties.overflow == Overflow::DropOldest {
-            let mark = &mut queue.drop_marks[place.level()];
-            *mark = (*mark).min(place.sequence());
-        }
+        self.queues[index].counters.returned += 1;
         let stored = self.store.entry_mut(entry);
         stored.set_state(State::Available);
         if stored.is_expired(now) {
@@ -134,7 +150,8 @@ impl<M: Message> Engine<M> {
         match consumer.list {
             ConsumerList::NotInterested(PauseReason::Prefetch) => self.review(index),
             ConsumerList::NotInterested(PauseReason::Standby)
-                if consumer.role != Role::Standby && consumer.unsettled_count() == 0 =>
+                if matches!(consumer.role, Role::Outranked | Role::Leaving)
+                    && consumer.unsettled_count() == 0 =>
             {
                 self.step_down(index);
             }

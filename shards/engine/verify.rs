@@ -60,7 +60,9 @@ impl<M: Message> Engine<M> {
         assert_eq!(entries.messages, live.len() as u64);
         assert_eq!((entries.acquired, entries.held), (count(State::Acquired), count(State::Held)));
         let bytes = live.iter().filter_map(|entry| self.store.entry(*entry).message.as_ref());
-        assert_eq!(entries.bytes, bytes.map(|message| message.size() as u64).sum());
+        let lent = self.lent.filter(|entry| self.store.queue(*entry) == index);
+        let bytes: u64 = bytes.map(|message| message.size() as u64).sum();
+        assert_eq!(entries.bytes + lent.map_or(0, |entry| self.lent_size(entry)), bytes);
         let takeable = live.iter().filter(|entry| self.store.is_takeable(**entry)).count();
         assert_eq!(entries.takeable, takeable as u64);
         let mut held: BTreeMap<u32, u32> = BTreeMap::new();
@@ -208,7 +210,9 @@ impl<M: Message> Engine<M> {
             }
             for entry in live {
                 let place = self.store.place(*entry);
-                let available = self.store.entry(*entry).state() == State::Available;
+                // What has been away may have changed, and is not shown again.
+                let stored = self.store.entry(*entry);
+                let available = stored.state() == State::Available && stored.acquired_count() == 0;
                 let late = queue.late.entries.iter().find(|(_, late)| *late == place);
                 let ahead = place.sequence() >= browser.cursors[place.level()]
                     || late.is_some_and(|(ordinal, _)| *ordinal >= browser.late);
