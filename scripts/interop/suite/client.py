@@ -163,6 +163,8 @@ class Client:
 
     def close(self):
         """The library's own would run until every connection of the container has ended."""
+        if self.connection.closing:
+            return
         self.connection.closing = True
         self.remote.close()
         self.wait(lambda: self.connection.disconnected or self.remote.state & Endpoint.REMOTE_CLOSED, "answer to close")

@@ -1,6 +1,10 @@
 """Qpid JMS (Java); the cases themselves are in jms/Interop.java."""
 
-from .harness import case
+import subprocess
+
+from .client import Client, messages
+from .harness import Failure, case
+from .proton_cases import expect_rest
 
 NAMES = ("volume", "frames", "browse", "selector", "competing", "one-at-a-time", "drain", "link-close", "connection-close",
          "recover", "many-links", "homed-apart", "request-response", "anonymous-relay", "presettled", "outcomes",
@@ -23,3 +27,20 @@ def declare(name):
 
 for each in NAMES:
     declare(each)
+
+
+@case("jms/kill")
+def kill(ctx):
+    """A JMS client killed with unsettled deliveries: they come back in order, once."""
+    client = Client(ctx.url)
+    ctx.later(client.close)
+    client.sender(ctx.address()).send(messages(60))
+    child = subprocess.Popen(command(ctx, "hold"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ctx.later(child.kill)
+    said = child.stdout.readline()
+    if said != "holding\n":
+        raise Failure(f"the client to be killed said: {said}{child.stdout.read()[-500:]}")
+    child.kill()
+    child.wait()
+    client.pause(0.3)
+    expect_rest(client, ctx.address(), range(60), "after the client was killed")

@@ -62,7 +62,7 @@ def volume(ctx):
             sender.step()
         return seen.problem or (seen.finished == count - seen.undeliverable and all(s.done() for s in senders))
     try:
-        home.wait(done, "end of the volume run", 200 if ctx.full else 10)
+        home.wait(done, "end of the volume run", 200 if ctx.full else 60)
     except Failure as late:
         sent = [(sender.sent, sender.box.settled(), sender.link.credit) for sender in senders]
         raise Failure(f"{late}: {seen.deliveries} deliveries, {seen.finished} finished, {seen.undeliverable} undeliverable, "
@@ -358,6 +358,8 @@ def link_close(ctx):
     second = client.receiver(address, credit=200)
     taken = second.take(len(rest))
     in_order(seqs(taken), rest, "after the first close")
+    # A link that ends without outcomes tried its oldest delivery, no other.
+    equal([received.delivery_count for received, _ in taken], [1] + [0] * (len(rest) - 1), "delivery-counts")
     second.close()
     expect_rest(client, address, rest, "after the second close")
 
@@ -455,8 +457,9 @@ def two_busy_queues(ctx):
         return each
     for name in ("a", "b"):
         client.sender(ctx.address(name)).send(messages(count, size=100))
-    for name in ("a", "b"):
-        client.receiver(ctx.address(name), credit=count, each=note(name))
+    receivers = [client.receiver(ctx.address(name), each=note(name)) for name in ("a", "b")]
+    for receiver in receivers:
+        receiver.link.flow(count)
     client.wait(lambda: len(order) == 2 * count, "all messages")
     first_dry = min(len(order) - 1 - order[::-1].index(name) for name in ("a", "b"))
     other = "b" if order[first_dry] == "a" else "a"
@@ -517,8 +520,10 @@ def moves_while_producing(ctx):
 def request_response(ctx):
     """Replies to a dynamic node by an anonymous sender; the node's address is unique and goes with its link."""
     server = connect(ctx)
-    check(symbol("ANONYMOUS-RELAY") in list(server.remote.remote_offered_capabilities or []),
-          f"ANONYMOUS-RELAY is not offered: {server.remote.remote_offered_capabilities!r}")
+    offered = server.remote.remote_offered_capabilities
+    # The field may hold one symbol or an array of them.
+    check("ANONYMOUS-RELAY" in ([offered] if isinstance(offered, str) else list(offered or [])),
+          f"ANONYMOUS-RELAY is not offered: {offered!r}")
     address = ctx.address()
     requests = server.receiver(address, credit=100)
     replies = server.sender(None)
