@@ -41,11 +41,16 @@ pub struct Row {
     pub ratio_relay_min: Option<f64>,
     pub ratio_relay_max: Option<f64>,
     pub echo_p99_us: Option<f64>,
+    /// One message at a time through the relay, and our p50 in those.
+    pub relay_p50_us: Option<f64>,
+    pub ratio_relay_p50: Option<f64>,
     pub rounds: usize,
     pub rounds_dropped: usize,
     /// Processor time of the broker a message, and the share of its core that it took.
     pub broker_cpu_us: Option<f64>,
     pub broker_busy: Option<f64>,
+    /// That processor time in the relay's of the same round.
+    pub ratio_relay_cpu: Option<f64>,
     pub sent: u64,
     pub confirmed: u64,
     pub delivered: u64,
@@ -83,7 +88,7 @@ impl Row {
             echo_p50_us: verdict.echo_latencies.percentile_us(50.0).map(round),
             relay_rate_per_s: middle(verdict.relay_rate_per_s),
             void: counts.fault().or_else(|| verdict.latencies.is_empty().then(|| NOTHING.to_owned())),
-            settle: settle_name(subject.settle),
+            settle: subject.settle.name(),
             producers: subject.producers,
             consumers: subject.consumers,
             window: subject.window,
@@ -95,10 +100,13 @@ impl Row {
             ratio_relay_min: low(verdict.ratio_relay),
             ratio_relay_max: high(verdict.ratio_relay),
             echo_p99_us: verdict.echo_latencies.percentile_us(99.0).map(round),
+            relay_p50_us: verdict.relay_latencies.percentile_us(50.0).map(round),
+            ratio_relay_p50: middle(verdict.ratio_relay_latency),
             rounds: verdict.rounds,
             rounds_dropped: verdict.dropped,
             broker_cpu_us: middle(verdict.cpu_us),
             broker_busy: middle(verdict.busy),
+            ratio_relay_cpu: middle(verdict.ratio_relay_cpu),
             sent: counts.sent,
             confirmed: counts.confirmed,
             delivered: counts.delivered,
@@ -131,7 +139,7 @@ pub fn table(rows: &[Row]) -> String {
 
 fn latency_head() -> Vec<String> {
     let names = ["size", "settle", "p50 us", "p99", "p99.9", "echo p50", "echo p99"];
-    heads(&names, &["p50 in echoes", "p99 in echoes", "rounds"])
+    heads(&names, &["p50 in echoes", "p99 in echoes", "p50 in relays", "rounds"])
 }
 
 fn latency_line(row: &Row) -> Vec<String> {
@@ -139,13 +147,14 @@ fn latency_line(row: &Row) -> Vec<String> {
     cells.extend([row.p50_us, row.p99_us, row.p999_us, row.echo_p50_us, row.echo_p99_us].map(show_us));
     cells.push(show_ratio(row, row.ratio_echo, row.ratio_echo_min, row.ratio_echo_max));
     cells.push(show_ratio(row, row.ratio_echo_p99, None, None));
+    cells.push(show_ratio(row, row.ratio_relay_p50, None, None));
     cells.push(show_rounds(row));
     cells
 }
 
 fn rate_head() -> Vec<String> {
     let names = ["size", "settle", "window", "messages/s", "MB/s", "relay/s"];
-    heads(&names, &["in relays", "broker us/message", "busy", "p50 us", "p99", "rounds"])
+    heads(&names, &["in relays", "us/message", "in relays", "busy", "p50 us", "p99", "rounds"])
 }
 
 fn rate_line(row: &Row) -> Vec<String> {
@@ -159,6 +168,7 @@ fn rate_line(row: &Row) -> Vec<String> {
         show_count(row.relay_rate_per_s),
         show_ratio(row, row.ratio_relay, row.ratio_relay_min, row.ratio_relay_max),
         show_us(row.broker_cpu_us),
+        show_ratio(row, row.ratio_relay_cpu, None, None),
         row.broker_busy.map_or(NONE.to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
         show_us(row.p50_us),
         show_us(row.p99_us),
@@ -208,13 +218,6 @@ fn show_rounds(row: &Row) -> String {
     match row.rounds_dropped {
         0 => row.rounds.to_string(),
         dropped => format!("{} of {}, {dropped} disturbed", row.rounds - dropped, row.rounds),
-    }
-}
-
-fn settle_name(settle: Settle) -> &'static str {
-    match settle {
-        Settle::Pre => "pre",
-        Settle::Batch => "batch",
     }
 }
 

@@ -22,7 +22,8 @@ fn row(workload: &'static str, round: Round) -> Row {
 }
 
 fn round_of(ours: Sample) -> Round {
-    Round { ours, echo: Some(sample(10, 5)), relay: Some(sample(1, 2_000_000)) }
+    let (echo, relay, relay_latency) = (sample(10, 5), sample(1, 2_000_000), sample(11, 5));
+    Round { ours, echo: Some(echo), relay: Some(relay), relay_latency: Some(relay_latency) }
 }
 
 #[test]
@@ -80,16 +81,17 @@ fn a_row_without_messages_is_void() {
 fn tables() {
     let latency = table(&[row("pingpong", round_of(sample(12, 1_000_000)))]);
     let expect = "\
-size   settle  p50 us   p99  p99.9  echo p50  echo p99     p50 in echoes  p99 in echoes  rounds
-1 KiB  batch     12.0  12.0   12.0      10.0      10.0  1.20 (1.20-1.20)           1.20       1
+size   settle  p50 us   p99  p99.9  echo p50  echo p99     p50 in echoes  p99 in echoes  p50 in relays  rounds
+1 KiB  batch     12.0  12.0   12.0      10.0      10.0  1.20 (1.20-1.20)           1.20           1.09       1
 ";
     assert_eq!(latency, expect);
-    let mut ours = sample(1200, 1_234_567);
-    ours.cpu = Some(Duration::from_millis(990));
-    let rate = table(&[row("saturate", round_of(ours))]);
+    let mut round = round_of(sample(1200, 1_234_567));
+    round.ours.cpu = Some(Duration::from_millis(990));
+    round.relay.as_mut().unwrap().cpu = Some(Duration::from_millis(800));
+    let rate = table(&[row("saturate", round)]);
     let expect = "\
-size   settle  window  messages/s   MB/s    relay/s         in relays  broker us/message  busy  p50 us   p99  rounds
-1 KiB  batch       50   1,234,567  1,264  2,000,000  0.62 (0.62-0.62)               0.80  99 %    1200  1200       1
+size   settle  window  messages/s   MB/s    relay/s         in relays  us/message  in relays  busy  p50 us   p99  rounds
+1 KiB  batch       50   1,234,567  1,264  2,000,000  0.62 (0.62-0.62)        0.80       2.00  99 %    1200  1200       1
 ";
     assert_eq!(rate, expect);
 }

@@ -14,6 +14,8 @@ pub struct Round {
     pub ours: Sample,
     pub echo: Option<Sample>,
     pub relay: Option<Sample>,
+    /// One message at a time through the relay.
+    pub relay_latency: Option<Sample>,
 }
 
 /// The middle of some figures and how far they reach.
@@ -40,8 +42,13 @@ pub struct Verdict {
     pub ratio_echo_p99: Option<Spread>,
     /// Our rate in relays.
     pub ratio_relay: Option<Spread>,
+    pub relay_latencies: Latencies,
+    /// Our median latency in those of the relay.
+    pub ratio_relay_latency: Option<Spread>,
     /// Processor time of the broker a message.
     pub cpu_us: Option<Spread>,
+    /// The same in that of the relay. It holds on a machine that others use, too.
+    pub ratio_relay_cpu: Option<Spread>,
     /// Share of the measured time that the broker was on its core.
     pub busy: Option<Spread>,
     /// Of all rounds, dropped or not: a fault counts wherever it is.
@@ -63,6 +70,15 @@ impl Round {
 
     fn ratio_relay(&self) -> Option<f64> {
         Some(self.ours.rate_per_s()? / self.relay_rate_per_s()?)
+    }
+
+    fn ratio_relay_latency(&self) -> Option<f64> {
+        let relay = self.relay_latency.as_ref()?.latencies.percentile_us(50.0)?;
+        Some(self.ours.latencies.percentile_us(50.0)? / relay)
+    }
+
+    fn ratio_relay_cpu(&self) -> Option<f64> {
+        Some(self.ours.cpu_us()? / self.relay.as_ref()?.cpu_us()?)
     }
 
     fn busy(&self) -> Option<f64> {
@@ -105,6 +121,8 @@ impl Verdict {
             ratio_echo: spread(|round| round.ratio_echo(50.0)),
             ratio_echo_p99: spread(|round| round.ratio_echo(99.0)),
             ratio_relay: spread(Round::ratio_relay),
+            ratio_relay_latency: spread(Round::ratio_relay_latency),
+            ratio_relay_cpu: spread(Round::ratio_relay_cpu),
             cpu_us: spread(|round| round.ours.cpu_us()),
             busy: spread(Round::busy),
             ..Verdict::default()
@@ -113,6 +131,9 @@ impl Verdict {
             verdict.latencies.merge(&round.ours.latencies);
             if let Some(echo) = &round.echo {
                 verdict.echo_latencies.merge(&echo.latencies);
+            }
+            if let Some(relay) = &round.relay_latency {
+                verdict.relay_latencies.merge(&relay.latencies);
             }
         }
         for round in rounds {
@@ -136,11 +157,8 @@ mod tests {
 
     /// A round of (our latency, echo's latency, our rate, relay's rate).
     fn round(ours_us: u64, echo_us: u64, rate: u64, relay_rate: u64) -> Round {
-        Round {
-            ours: sample(ours_us, rate),
-            echo: Some(sample(echo_us, 1)),
-            relay: Some(sample(1, relay_rate)),
-        }
+        let (echo, relay) = (Some(sample(echo_us, 1)), Some(sample(1, relay_rate)));
+        Round { ours: sample(ours_us, rate), echo, relay, relay_latency: Some(sample(2 * echo_us, 1)) }
     }
 
     fn assert_near(spread: Option<Spread>, median: f64, min: f64, max: f64) {
@@ -170,6 +188,7 @@ mod tests {
         assert_eq!((verdict.rounds, verdict.dropped), (3, 0));
         assert_near(verdict.ratio_echo, 1.1, 1.1, 1.1);
         assert_near(verdict.ratio_relay, 0.8, 0.8, 0.8);
+        assert_near(verdict.ratio_relay_latency, 0.55, 0.55, 0.55);
         assert_near(verdict.rate_per_s, 400.0, 320.0, 480.0);
         assert_eq!(verdict.latencies.count(), 3);
         assert_eq!(verdict.counts.sent, 1200);
@@ -199,10 +218,12 @@ mod tests {
 
     #[test]
     fn a_busy_broker_has_no_time_left() {
-        let mut busy = round(1, 1, 1000, 1);
+        let mut busy = round(1, 1, 1000, 1000);
         busy.ours.cpu = Some(Duration::from_millis(900));
+        busy.relay.as_mut().unwrap().cpu = Some(Duration::from_millis(100));
         let verdict = Verdict::of(&[busy]);
         assert_near(verdict.busy, 0.9, 0.9, 0.9);
         assert_near(verdict.cpu_us, 900.0, 900.0, 900.0);
+        assert_near(verdict.ratio_relay_cpu, 9.0, 9.0, 9.0);
     }
 }

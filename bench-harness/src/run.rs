@@ -3,6 +3,7 @@
 //! For each row so many rounds, and in each round echo, broker and relay right after one another, each started anew and
 //! alone on its core. A fault of the broker ends its row: more rounds would not make it better.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::clock::{Phase, Timing};
@@ -14,7 +15,7 @@ use crate::quantity::show_size;
 use crate::report::{Row, Subject};
 use crate::rounds::{Round, Verdict};
 use crate::sample::Sample;
-use crate::subject::{self, Launch, Role};
+use crate::subject::{Launch, Role, Running, program_beside_us};
 use crate::traffic::{Flow, Settle};
 use crate::url::Url;
 use crate::{pingpong, saturate, yardstick};
@@ -43,7 +44,7 @@ impl<'a> Bench<'a> {
         let common = workload.common();
         let cores = Cores::choose(common.broker_core, common.generator_core)?;
         pin(cores.generator)?;
-        let program = common.corelane.clone().unwrap_or_else(subject::program_beside_us);
+        let program = common.corelane.clone().unwrap_or_else(program_beside_us);
         let launch = Launch { program, cores, idle: common.idle, spin_us: common.spin_us };
         let progress = Progress::new(common.quiet);
         let void = common.url.is_none() && cores.shared();
@@ -68,9 +69,10 @@ impl<'a> Bench<'a> {
         let mut rounds = Vec::new();
         for number in 1..=common.rounds {
             let label = format!(
-                "{} {} {settle:?}, round {number} of {}",
+                "{} {} {}, round {number} of {}",
                 self.workload.name(),
                 show_size(size),
+                settle.name(),
                 common.rounds
             );
             let flow = Flow { queue: common.queue.clone(), size, settle, window, run: self.next_run() };
@@ -91,64 +93,69 @@ impl<'a> Bench<'a> {
     }
 
     fn round(&mut self, label: &str, flow: &Flow) -> Result<Round, BenchError> {
-        let is_latency = matches!(self.workload, Workload::Pingpong(_));
-        let echo = self.yardstick(&format!("{label}: echo"), Role::Echo, flow, is_latency)?;
+        let (main, side) = (self.timing(), self.side_timing());
+        let (echo_timing, relay_timing) = match self.workload {
+            Workload::Pingpong(_) => (main, side),
+            Workload::Saturate(_) => (side, main),
+        };
+        let (size, window) = (flow.size, flow.window);
+        let echo = self.yardstick(&format!("{label}: echo"), Role::Echo, |address, watch| {
+            yardstick::echo(address, size, &echo_timing, watch)
+        })?;
         self.progress.step(&format!("{label}: broker"));
         let ours = self.broker(flow)?;
-        let relay = self.yardstick(&format!("{label}: relay"), Role::Relay, flow, !is_latency)?;
-        Ok(Round { ours, echo, relay })
+        let relay = self.yardstick(&format!("{label}: relay"), Role::Relay, |address, watch| {
+            yardstick::relay(address, size, window, &relay_timing, watch)
+        })?;
+        let relay_latency = match self.workload {
+            Workload::Pingpong(_) => {
+                self.yardstick(&format!("{label}: relay, one by one"), Role::Relay, |address, watch| {
+                    yardstick::relay_one_by_one(address, size, &side, watch)
+                })?
+            }
+            Workload::Saturate(_) => None,
+        };
+        Ok(Round { ours, echo, relay, relay_latency })
     }
 
     fn yardstick(
         &self,
         label: &str,
         role: Role,
-        flow: &Flow,
-        is_main: bool,
+        measure: impl FnOnce(SocketAddr, &mut dyn FnMut(Phase)) -> Result<Sample, BenchError>,
     ) -> Result<Option<Sample>, BenchError> {
         if !self.has_yardsticks {
             return Ok(None);
         }
         self.progress.step(label);
-        let timing = if is_main { self.timing() } else { self.side_timing() };
-        let subject = self.launch.start(role)?;
-        let address = subject.address;
-        let sample = match role {
-            Role::Relay => yardstick::relay(address, flow.size, flow.window, &timing, &mut |_| {}),
-            Role::Echo | Role::Broker => yardstick::echo(address, flow.size, &timing, &mut |_| {}),
-        };
-        sample.map(Some)
+        let running = self.launch.start(role)?;
+        let mut meter = Meter::new(Some(&running));
+        let sample = measure(running.address, &mut |phase| meter.read(phase))?;
+        Ok(Some(Sample { cpu: meter.used(), ..sample }))
     }
 
     fn broker(&self, flow: &Flow) -> Result<Sample, BenchError> {
         let common = self.workload.common();
-        let subject = match common.url {
+        let running = match common.url {
             Some(_) => None,
             None => Some(self.launch.start(Role::Broker)?),
         };
-        let url = match (&common.url, &subject) {
+        let url = match (&common.url, &running) {
             (Some(url), _) => url.clone(),
-            (None, Some(subject)) => Url::local(subject.address),
+            (None, Some(running)) => Url::local(running.address),
             (None, None) => unreachable!("a broker without a URL was just started"),
         };
-        let mut cpu = [None; 2];
-        let mut watch = |phase: Phase| {
-            let place = match phase {
-                Phase::Measuring => 0,
-                Phase::Measured => 1,
-            };
-            cpu[place] = subject.as_ref().and_then(subject::Subject::cpu);
-        };
+        let mut meter = Meter::new(running.as_ref());
+        let mut watch = |phase: Phase| meter.read(phase);
         let timing = self.timing();
-        let mut sample = match self.workload {
+        let sample = match self.workload {
             Workload::Pingpong(_) => pingpong::run(&url, flow, &timing, &mut watch)?,
             Workload::Saturate(options) => {
                 let (producers, consumers) = (usize::from(options.producers), usize::from(options.consumers));
                 saturate::run(&url, flow, producers, consumers, &timing, &mut watch)?
             }
         };
-        sample.cpu = cpu[1].zip(cpu[0]).map(|(after, before)| after.saturating_sub(before));
-        Ok(sample)
+        Ok(Sample { cpu: meter.used(), ..sample })
     }
 
     fn timing(&self) -> Timing {
@@ -182,5 +189,30 @@ impl<'a> Bench<'a> {
     fn next_run(&mut self) -> u16 {
         self.run = self.run.wrapping_add(1);
         self.run
+    }
+}
+
+/// Reads the processor time of what is measured when the measurement starts and when it ends.
+struct Meter<'a> {
+    running: Option<&'a Running>,
+    before: Option<Duration>,
+    after: Option<Duration>,
+}
+
+impl<'a> Meter<'a> {
+    fn new(running: Option<&'a Running>) -> Self {
+        Meter { running, before: None, after: None }
+    }
+
+    fn read(&mut self, phase: Phase) {
+        let now = self.running.and_then(Running::cpu);
+        match phase {
+            Phase::Measuring => self.before = now,
+            Phase::Measured => self.after = now,
+        }
+    }
+
+    fn used(&self) -> Option<Duration> {
+        Some(self.after?.saturating_sub(self.before?))
     }
 }

@@ -54,7 +54,7 @@ pub struct Launch {
 }
 
 /// A program that runs.
-pub struct Subject {
+pub struct Running {
     pub address: SocketAddr,
     child: Child,
     log: PathBuf,
@@ -62,7 +62,7 @@ pub struct Subject {
 
 impl Launch {
     /// Starts the program and waits until it takes connections.
-    pub fn start(&self, role: Role) -> Result<Subject, BenchError> {
+    pub fn start(&self, role: Role) -> Result<Running, BenchError> {
         if !self.program.is_file() {
             return Err(BenchError::NoProgram { path: self.program.clone() });
         }
@@ -75,7 +75,7 @@ impl Launch {
         }
     }
 
-    fn start_once(&self, role: Role) -> Result<Subject, BenchError> {
+    fn start_once(&self, role: Role) -> Result<Running, BenchError> {
         let address = free_address().map_err(system("finding a free port"))?;
         let log = log_path();
         let output = File::create(&log).map_err(system("making a temporary file"))?;
@@ -92,17 +92,17 @@ impl Launch {
         pin(self.cores.broker)?;
         let child = command.spawn();
         pin(self.cores.generator)?;
-        let mut subject = match child {
-            Ok(child) => Subject { address, child, log },
+        let mut running = match child {
+            Ok(child) => Running { address, child, log },
             Err(error) => {
                 let _ = fs::remove_file(&log);
                 return Err(self.not_started(role, error.to_string()));
             }
         };
-        if subject.wait_until_it_listens() {
-            return Ok(subject);
+        if running.wait_until_it_listens() {
+            return Ok(running);
         }
-        let output = fs::read_to_string(&subject.log).unwrap_or_default();
+        let output = fs::read_to_string(&running.log).unwrap_or_default();
         Err(self.not_started(role, output))
     }
 
@@ -133,7 +133,7 @@ impl Launch {
     }
 }
 
-impl Subject {
+impl Running {
     /// Processor time of all its threads so far, where the kernel tells.
     pub fn cpu(&self) -> Option<Duration> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
@@ -160,7 +160,7 @@ impl Subject {
     }
 }
 
-impl Drop for Subject {
+impl Drop for Running {
     fn drop(&mut self) {
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
             let _ = kill_process(pid, Signal::TERM);

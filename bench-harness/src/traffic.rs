@@ -30,6 +30,15 @@ pub enum Settle {
     Batch,
 }
 
+impl Settle {
+    pub fn name(self) -> &'static str {
+        match self {
+            Settle::Pre => "pre",
+            Settle::Batch => "batch",
+        }
+    }
+}
+
 /// What flows.
 #[derive(Clone, Debug)]
 pub struct Flow {

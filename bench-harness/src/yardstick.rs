@@ -30,7 +30,20 @@ pub fn echo(
     watch: &mut dyn FnMut(Phase),
 ) -> Result<Sample, BenchError> {
     let clock = Clock::start();
-    let mut socket = connect(address)?;
+    let mut socket = Socket::connect(&[address]).map_err(|error| broken(address, error))?;
+    one_by_one(size, clock, timing, watch, |bytes, deadline_ns| {
+        exchange(None, &mut socket, bytes, clock, deadline_ns)
+    })
+    .map_err(|error| broken(address, error))
+}
+
+fn one_by_one(
+    size: usize,
+    clock: Clock,
+    timing: &Timing,
+    watch: &mut dyn FnMut(Phase),
+    mut exchange: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<Sample> {
     let bytes = vec![7; size];
     let mut sample = Sample::default();
     let mut stopwatch = Stopwatch::new(timing, clock.now_ns());
@@ -45,8 +58,7 @@ pub fn echo(
             return Ok(sample);
         }
         let sent_ns = clock.now_ns();
-        exchange(&mut socket, &bytes, clock, sent_ns + timing.patience.as_nanos() as u64)
-            .map_err(|error| broken(address, error))?;
+        exchange(&bytes, sent_ns + timing.patience.as_nanos() as u64)?;
         if stopwatch.is_measuring() {
             sample.latencies.record(clock.now_ns() - sent_ns);
             sample.count += 1;
@@ -54,15 +66,25 @@ pub fn echo(
     }
 }
 
+/// Sends `bytes` by the producer, or by the consumer itself, and waits until as many have come.
 #[inline]
-fn exchange(socket: &mut Socket, bytes: &[u8], clock: Clock, deadline_ns: u64) -> io::Result<()> {
+fn exchange(
+    mut producer: Option<&mut Socket>,
+    consumer: &mut Socket,
+    bytes: &[u8],
+    clock: Clock,
+    deadline_ns: u64,
+) -> io::Result<()> {
     let (mut sent, mut received, mut looks) = (0, 0, 0_u32);
     while received < bytes.len() {
         if sent < bytes.len() {
-            sent += socket.write(&bytes[sent..])?;
+            sent += match &mut producer {
+                Some(producer) => producer.write(&bytes[sent..])?,
+                None => consumer.write(&bytes[sent..])?,
+            };
         }
-        let count = socket.fill()?;
-        socket.consume(count);
+        let count = consumer.fill()?;
+        consumer.consume(count);
         received += count;
         looks = looks.wrapping_add(1);
         if looks.is_multiple_of(CLOCK_EVERY) && clock.now_ns() > deadline_ns {
@@ -70,6 +92,22 @@ fn exchange(socket: &mut Socket, bytes: &[u8], clock: Clock, deadline_ns: u64) -
         }
     }
     Ok(())
+}
+
+/// One message of `size` bytes at a time through a relay at `address`: the floor of a broker, whose messages come by one
+/// connection and go by another, too.
+pub fn relay_one_by_one(
+    address: SocketAddr,
+    size: usize,
+    timing: &Timing,
+    watch: &mut dyn FnMut(Phase),
+) -> Result<Sample, BenchError> {
+    let clock = Clock::start();
+    let (mut producer, mut consumer) = join_relay(address).map_err(|error| broken(address, error))?;
+    one_by_one(size, clock, timing, watch, |bytes, deadline_ns| {
+        exchange(Some(&mut producer), &mut consumer, bytes, clock, deadline_ns)
+    })
+    .map_err(|error| broken(address, error))
 }
 
 /// As many bytes as a relay at `address` moves, counted as messages of `size` bytes; at most `window` of them on their way.
@@ -124,10 +162,6 @@ fn join_relay(address: SocketAddr) -> io::Result<(Socket, Socket)> {
     producer.write(&[PRODUCER])?;
     std::thread::sleep(ROLE_PAUSE);
     Ok((producer, consumer))
-}
-
-fn connect(address: SocketAddr) -> Result<Socket, BenchError> {
-    Socket::connect(&[address]).map_err(|error| broken(address, error))
 }
 
 fn broken(address: SocketAddr, error: io::Error) -> BenchError {
