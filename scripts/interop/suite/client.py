@@ -103,7 +103,14 @@ def settle(delivery, outcome="accepted"):
 
 
 class Steady(BlockingConnection):
-    """The library's own, but its waits end on time: it would sleep its whole time-out anew after each event."""
+    """The library's own, but its waits end on time: it would sleep its whole time-out anew after each event. And it keeps
+    the error of the broker's close, which the library forgets when the socket has ended."""
+
+    closed_with = None
+
+    def on_connection_remote_close(self, event):
+        self.closed_with = event.connection.remote_condition.name if event.connection.remote_condition else "no error"
+        super().on_connection_remote_close(event)
 
     def wait(self, condition, timeout=False, msg=None):
         seconds = self.timeout if timeout is False else timeout
