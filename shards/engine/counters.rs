@@ -1,6 +1,6 @@
 //! What does the engine tell about itself?
 
-use crate::ids::QueueId;
+use crate::ids::{ConsumerId, QueueId};
 use crate::properties::PauseReason;
 
 /// The list of the consumer manager a consumer is in.
@@ -68,6 +68,51 @@ pub struct ConsumerView {
     pub class_consumers: u32,
     /// Its class is still looking through what was in the queue before it.
     pub scanning: bool,
+}
+
+/// One entry, as `explain_entry` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryView {
+    pub state: EntryState,
+    /// The consumer its group belongs to now.
+    pub group_owner: Option<ConsumerId>,
+    pub delivery_count: u32,
+    pub acquired_count: u32,
+    pub expires_at: Option<u64>,
+    /// Consumers that said it is undeliverable there.
+    pub refused_count: usize,
+}
+
+/// What an entry is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryState {
+    Available,
+    /// Available, but another entry of its group comes first.
+    BehindInGroup,
+    /// Delayed.
+    Held,
+    Acquired(ConsumerId),
+}
+
+/// Why a consumer does not get an entry, as far as the two are concerned; whether the consumer is ready is in its own view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It gets it when its turn comes.
+    Takes,
+    /// The entry is held or acquired.
+    NotAvailable,
+    /// `no_local`.
+    OwnMessage,
+    /// Its filter says no, or does not know.
+    FilteredOut,
+    /// It said "undeliverable here".
+    Refused,
+    /// The entry's group belongs to this other consumer.
+    GroupOf(ConsumerId),
+    /// Another entry of the group comes first.
+    BehindInGroup,
+    /// Its class has not come so far yet.
+    Scanning,
 }
 
 /// How full a queue is. `available + acquired + held == messages`.

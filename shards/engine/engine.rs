@@ -11,12 +11,12 @@ use hashbrown::HashTable;
 
 use crate::class::{Class, IdleAll};
 use crate::consumer::{Consumer, Standing};
-use crate::counters::EngineCounters;
+use crate::counters::{Cause, EngineCounters};
 use crate::entry::{EntryRef, State};
 use crate::ids::{ConsumerId, Place, QueueId};
-use crate::limits::Limits;
+use crate::limits::{LEVELS, Limits};
 use crate::list::{Chain, Links, List};
-use crate::properties::{DeadLetter, QueueProperties};
+use crate::properties::{DeadLetter, Overflow, QueueProperties};
 use crate::queue::Queue;
 use crate::selector::{self, Field, Fields, HeaderField};
 use crate::slots::{NONE, Slots};
@@ -56,6 +56,8 @@ pub struct Engine<M> {
     pub(crate) graveyard: Vec<u32>,
     pub(crate) retired: Vec<M>,
     pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
+    /// An entry whose message was lent out to be changed: its size is not counted in its queue until that is asked for.
+    pub(crate) lent: Option<EntryRef>,
     pub(crate) next_acquisition: u32,
     pub(crate) next_ticket: u64,
     /// Classes that match the entry in hand; kept for its memory.
@@ -76,7 +78,9 @@ impl Chain<Scanning> for Slots<Queue> {
 }
 
 impl<M: Message> Engine<M> {
+    /// An engine without queues.
     pub fn new(limits: Limits) -> Self {
+        let limits = limits.at_least_one();
         Engine {
             limits,
             counters: EngineCounters::default(),
@@ -93,6 +97,7 @@ impl<M: Message> Engine<M> {
             graveyard: Vec::new(),
             retired: Vec::new(),
             dead_letters: VecDeque::new(),
+            lent: None,
             next_acquisition: 1,
             next_ticket: 0,
             matched: Vec::new(),
@@ -106,11 +111,12 @@ impl<M: Message> Engine<M> {
     }
 
     /// Removes a queue with everything in it and its consumers, whose owners it answers in the order they attached.
-    /// Its messages come out of [`take_retired`](Self::take_retired), never more at a time than asked for.
+    /// Its messages come out of [`take_retired`](Self::take_retired) as slices of [`run_slice`](Self::run_slice) get to them.
     pub fn delete_queue(&mut self, _now: u64, queue: QueueId) -> Vec<u64> {
         let Some(queue) = self.resolve_queue(queue) else {
             return Vec::new();
         };
+        self.measure_lent();
         let consumers: Vec<u32> = self.queues[queue].consumers.iter(&self.consumers).collect();
         let owners = consumers.iter().map(|consumer| self.consumers[*consumer].owner).collect();
         for consumer in consumers {
@@ -134,7 +140,18 @@ impl<M: Message> Engine<M> {
         let Some(queue) = self.resolve_queue(queue) else {
             return;
         };
-        self.queues[queue].properties = properties;
+        let state = &mut self.queues[queue];
+        let before = std::mem::replace(&mut state.properties, properties);
+        // While it was off, nobody kept the marks.
+        if before.overflow != Overflow::DropOldest {
+            state.drop_marks = [0; LEVELS];
+        }
+        if before.sticky_groups && !properties.sticky_groups {
+            let groups: Vec<u32> = state.groups.groups.iter().map(|(group, _)| group).collect();
+            for group in groups {
+                self.refresh_group(queue, group, Cause::GroupFreed);
+            }
+        }
         self.review_roles(queue);
         let consumers: Vec<u32> = self.queues[queue].consumers.iter(&self.consumers).collect();
         for consumer in consumers {
@@ -165,7 +182,6 @@ impl<M: Message> Engine<M> {
 
     /// A message that left for good, so that its memory can be used again.
     pub fn take_retired(&mut self) -> Option<M> {
-        while self.retired.is_empty() && self.dismantle() {}
         self.retired.pop()
     }
 

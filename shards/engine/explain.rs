@@ -1,11 +1,13 @@
 //! Why is this message not delivered? What the engine shows of itself.
 
-use crate::counters::{ConsumerView, Depth, EngineCounters, QueueCounters};
+use crate::counters::{ConsumerView, Depth, EngineCounters, EntryState, EntryView, QueueCounters, Verdict};
 use crate::engine::{Engine, Message};
-use crate::entry::EntryRef;
+use crate::entry::{EntryRef, State};
 use crate::ids::{ConsumerId, Place, QueueId};
+use crate::slots::NONE;
 
 impl<M: Message> Engine<M> {
+    /// How full a queue is; none: there is no such queue (any more).
     pub fn depth(&self, queue: QueueId) -> Option<Depth> {
         let index = self.resolve_queue(queue)?;
         let entries = &self.queues[index].entries;
@@ -19,10 +21,12 @@ impl<M: Message> Engine<M> {
         })
     }
 
+    /// What happened in a queue since it was declared.
     pub fn queue_counters(&self, queue: QueueId) -> Option<QueueCounters> {
         Some(self.queues[self.resolve_queue(queue)?].counters)
     }
 
+    /// What happened in the engine since it began.
     pub fn counters(&self) -> EngineCounters {
         self.counters
     }
@@ -49,6 +53,55 @@ impl<M: Message> Engine<M> {
     pub fn oldest_held(&self, consumer: ConsumerId) -> Option<Place> {
         let first = self.consumers[self.resolve_consumer(consumer)?].holding.first()?;
         Some(self.store.place(EntryRef(first)))
+    }
+
+    /// What an entry is doing; none: it is not in the queue (any more).
+    pub fn explain_entry(&self, queue: QueueId, place: Place) -> Option<EntryView> {
+        let index = self.resolve_queue(queue)?;
+        let entry = self.find(index, place)?;
+        let stored = self.store.entry(entry);
+        let queue = &self.queues[index];
+        let group = (stored.group != NONE).then(|| &queue.groups.groups[stored.group]);
+        let state = match stored.state() {
+            State::Available if group.is_some_and(|group| group.first(&self.store) != Some(place)) => {
+                EntryState::BehindInGroup
+            }
+            State::Available | State::Vacant => EntryState::Available,
+            State::Held => EntryState::Held,
+            State::Acquired => EntryState::Acquired(self.consumer_id(stored.holder)),
+        };
+        let owner = group.filter(|group| group.owner != NONE).map(|group| self.consumer_id(group.owner));
+        Some(EntryView {
+            state,
+            group_owner: owner,
+            delivery_count: stored.delivery_count(),
+            acquired_count: stored.acquired_count(),
+            expires_at: stored.expires_at(),
+            refused_count: queue.refusals.get(&place).map_or(0, |refusal| refusal.consumers.len()),
+        })
+    }
+
+    /// Why a consumer does, or does not, get an entry.
+    pub fn verdict(&self, consumer: ConsumerId, place: Place) -> Option<Verdict> {
+        let state = &self.consumers[self.resolve_consumer(consumer)?];
+        let view = self.explain_entry(self.queue_id(state.queue), place)?;
+        let entry = self.find(state.queue, place)?;
+        let class = &self.classes[state.class];
+        let own = class.no_local == Some(self.store.entry(entry).origin());
+        Some(match (view.state, view.group_owner) {
+            (EntryState::Held | EntryState::Acquired(_), _) => Verdict::NotAvailable,
+            _ if own => Verdict::OwnMessage,
+            _ if !self.matches(state.class, entry) => Verdict::FilteredOut,
+            _ if state.refused.contains(&place) => Verdict::Refused,
+            (_, Some(owner)) if owner != consumer => Verdict::GroupOf(owner),
+            (EntryState::BehindInGroup, _) => Verdict::BehindInGroup,
+            (EntryState::Available, None)
+                if place >= class.scanned_to(self.queues[state.queue].scans.front) =>
+            {
+                Verdict::Scanning
+            }
+            (EntryState::Available, _) => Verdict::Takes,
+        })
     }
 
     /// Where a consumer stands and why.

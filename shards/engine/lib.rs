@@ -9,6 +9,9 @@
 //! 4. [`Engine::settle`] ends a delivery by place and acquisition.
 //! 5. [`Engine::set_notify_work_desired`] tells whether a consumer can take messages now, and if not, why.
 //!
+//! Besides, [`Engine::handle_timeout`] is called when [`Engine::next_deadline`] has come, [`Engine::run_slice`] once a turn as
+//! long as it answers that there is more, and [`Engine::take_retired`] and [`Engine::take_dead_letter`] give messages back.
+//!
 //! The rule that holds it all up: *an entry is available and some ready consumer can take it ⇒ a consumer that can take it
 //! is Notified.* [`Engine::verify`] checks it literally.
 //!
@@ -43,7 +46,9 @@ mod timeout;
 mod timer_wheel;
 mod verify;
 
-pub use counters::{Cause, ConsumerList, ConsumerView, Depth, EngineCounters, QueueCounters};
+pub use counters::{
+    Cause, ConsumerList, ConsumerView, Depth, EngineCounters, EntryState, EntryView, QueueCounters, Verdict,
+};
 pub use engine::{Engine, Message};
 pub use ids::{Acquisition, ConsumerId, Origin, Place, QueueId};
 pub use limits::Limits;

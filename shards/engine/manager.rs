@@ -1,7 +1,7 @@
 //! Who is told that there is work? The consumer manager.
 //!
 //! Every consumer is in exactly one list, and only [`Engine::transition`] moves it. The rule: *an entry is available and some
-//! ready consumer can take it ⇒ a consumer that can take it is Notified.* It is kept by what happens at five moments:
+//! ready consumer can take it ⇒ a consumer that can take it is Notified.* It is kept by what happens at six moments:
 //!
 //! 1. An entry becomes takeable: one more consumer of the classes that match is notified, if one is in line that can take it
 //!    and nobody of higher priority is notified who can. A matching class that is left with a line and nobody notified is
@@ -12,9 +12,11 @@
 //! 4. A notified consumer gives way to one of higher priority in another class: that class gets one notified, and when the entry
 //!    in question is taken, the class that gave way is served again.
 //! 5. A scan finds an entry for a class: one more consumer of that class is notified.
+//! 6. A class that is full forgets an entry: somebody of another class is told of it, and one of its own goes on taking, so that
+//!    it scans on.
 //!
-//! Entries that some consumer refused do not follow from counts per class, so each of them is looked at by itself at the third
-//! moment. None of this walks over consumers, but for those who refused the very entry.
+//! Entries that some consumer refused do not follow from counts per class, so each of them is looked at by itself when a notified
+//! consumer stops or gives way. None of this walks over consumers, but for those who refused the very entry.
 
 use std::ops::RangeInclusive;
 
@@ -41,7 +43,13 @@ impl<M: Message> Engine<M> {
     /// Tells whether a consumer can take messages. A notified consumer that pauses hands its notification on.
     pub fn set_notify_work_desired(&mut self, _now: u64, consumer: ConsumerId, desire: Desire) {
         if let Some(consumer) = self.resolve_consumer(consumer) {
-            self.consumers[consumer].desire = desire;
+            self.consumers[consumer].desire = match desire {
+                // The engine's own reasons are not for others to set: they would never end.
+                Desire::Paused(PauseReason::Standby | PauseReason::Prefetch | PauseReason::Refusals) => {
+                    Desire::Paused(PauseReason::Suspended)
+                }
+                Desire::Ready | Desire::Paused(_) => desire,
+            };
             self.review(consumer);
         }
     }

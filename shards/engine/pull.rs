@@ -180,12 +180,8 @@ impl<M: Message> Engine<M> {
 
     fn next_candidate(&mut self, index: u32, class: u32, steps: &mut usize) -> Next {
         let queue = self.classes[class].queue;
-        while let Some(place) = self.first_candidate(class) {
-            let refused = self.consumers[index].refused.contains(&place);
-            if !refused {
-                let Some(entry) = self.find(queue, place) else {
-                    unreachable!("the first candidate was just looked at");
-                };
+        while let Some((place, entry)) = self.first_candidate(class) {
+            if !self.consumers[index].refused.contains(&place) {
                 return Next::Entry { entry, owned: false };
             }
             let state = &mut self.classes[class];
@@ -200,18 +196,13 @@ impl<M: Message> Engine<M> {
     }
 
     /// A filtered class's first candidate that is still there; the others are dropped. Scans on when candidates run low.
-    pub(crate) fn first_candidate(&mut self, class: u32) -> Option<Place> {
-        let queue = self.classes[class].queue;
+    pub(crate) fn first_candidate(&mut self, class: u32) -> Option<(Place, EntryRef)> {
         let first = loop {
             let Some(place) = self.classes[class].candidates.front().copied() else {
                 break None;
             };
-            // What has been away may have come back with other counts, and filters can ask for these.
-            let matches = self.find_takeable(queue, place).is_some_and(|entry| {
-                self.store.entry(entry).acquired_count() == 0 || self.matches(class, entry)
-            });
-            if matches {
-                break Some(place);
+            if let Some(entry) = self.candidate(class, place) {
+                break Some((place, entry));
             }
             self.classes[class].candidates.pop_front();
         };
@@ -219,6 +210,13 @@ impl<M: Message> Engine<M> {
             self.resume_scan(class);
         }
         first
+    }
+
+    /// The entry at a candidate's place, if it is still there for the class.
+    fn candidate(&self, class: u32, place: Place) -> Option<EntryRef> {
+        let entry = self.find_takeable(self.classes[class].queue, place)?;
+        // What has been away may have come back changed, or with other counts, and filters can ask for these.
+        (self.store.entry(entry).acquired_count() == 0 || self.matches(class, entry)).then_some(entry)
     }
 
     /// Whether there is an entry for some consumer of a class, as far as it is known.
@@ -269,9 +267,11 @@ impl<M: Message> Engine<M> {
         if !state.is_plain() {
             let known = place < state.scanned_to(queue.scans.front);
             return known
-                && !state.candidates.iter().take_while(|other| **other < place).any(|other| {
-                    self.find_takeable(state.queue, *other).is_some_and(|entry| before(*other, entry))
-                });
+                && !state
+                    .candidates
+                    .iter()
+                    .take_while(|other| **other < place)
+                    .any(|other| self.candidate(class, *other).is_some_and(|entry| before(*other, entry)));
         }
         let mut from = state.mark;
         while let Some(entry) = queue.entries.first_takeable(&self.store, from) {

@@ -301,3 +301,35 @@ fn attaching_is_bounded() {
     bench.close(first);
     bench.check();
 }
+
+/// Why is this message not delivered? Each entry and each consumer has its answer.
+#[test]
+fn every_entry_has_its_verdict() {
+    let mut bench = Bench::plain();
+    let taker = bench.ready(0);
+    let first = bench.put(grouped(1, "g"));
+    let got = bench.run_for(taker)[0];
+    let second = bench.put(grouped(2, "g"));
+    let third = bench.put(grouped(3, "g"));
+    let own = bench.put(Publication { origin: Origin(7), ..colored(4, "red") });
+    let held = bench.put(Publication { held_until: Some(u64::MAX / 2), ..note(5) });
+    bench.pause(taker, PauseReason::NoCredit);
+    let red = bench.ready_with("color = 'red'", 0);
+    assert_eq!(bench.engine.verdict(red, own), Some(Verdict::Scanning));
+    while bench.engine.run_slice(bench.now) {}
+    assert_eq!(bench.engine.verdict(red, own), Some(Verdict::Takes));
+    assert_eq!(bench.engine.verdict(red, second), Some(Verdict::FilteredOut));
+    let no_local = Some(Origin(7));
+    let picky = bench.attach(ConsumerSpec { no_local, ..ConsumerSpec::new(0) });
+    assert_eq!(bench.engine.verdict(picky, own), Some(Verdict::OwnMessage));
+    assert_eq!(bench.engine.verdict(picky, second), Some(Verdict::GroupOf(taker)));
+    assert_eq!(bench.engine.verdict(taker, third), Some(Verdict::BehindInGroup));
+    assert_eq!(bench.engine.verdict(taker, held), Some(Verdict::NotAvailable));
+    let view = bench.engine.explain_entry(bench.queue, first).unwrap();
+    assert_eq!((view.state, view.group_owner), (EntryState::Acquired(taker), Some(taker)));
+    bench.settle(taker, got, NOT_HERE);
+    assert_eq!(bench.engine.verdict(taker, first), Some(Verdict::Refused));
+    assert_eq!(bench.engine.explain_entry(bench.queue, first).unwrap().refused_count, 1);
+    assert_eq!(bench.engine.verdict(picky, second), Some(Verdict::BehindInGroup), "the group is free");
+    assert_eq!(bench.engine.verdict(taker, Place(99)), None);
+}

@@ -59,8 +59,14 @@ fn s56_order_comes_before_the_filter() {
         let second = bench.ready_with("color <> 'red'", 0);
         bench.put(red(1, "g"));
         let held = bench.run_for(first)[0];
-        bench.put(grouped(2, "g"));
+        let next = bench.put(grouped(2, "g"));
         bench.put(red(3, "g"));
+        assert_eq!(
+            bench.engine.verdict(second, next),
+            Some(Verdict::GroupOf(first)),
+            "explain names the holder"
+        );
+        assert_eq!(bench.engine.verdict(first, next), Some(Verdict::FilteredOut));
         assert_eq!(bench.run(), [], "its filter matches the third only, and the second comes before it");
         bench.accept(first, held);
         assert_eq!(bench.ids_for(second), [2], "also with sticky groups: they move");

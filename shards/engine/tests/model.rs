@@ -85,6 +85,8 @@ impl Model {
             deliveries_max: random.chance(4).then_some(3),
             redelivery_delay_us: random.chance(6).then_some(4 * TICK),
             dead_letter: random.chance(2),
+            messages_max: random.chance(4).then_some(10),
+            overflow: if random.chance(2) { Overflow::DropOldest } else { Overflow::Reject },
             ..QueueProperties::default()
         };
         let limits = Limits {
@@ -122,11 +124,12 @@ impl Model {
             34..46 => self.change_desire(),
             46..70 => self.pull_next(),
             70..85 => self.settle(),
-            85..90 => self.pass(),
+            85..89 => self.pass(),
+            89 => self.pull_any(),
             90..94 => drop(self.engine.run_slice(self.now)),
             94..96 => self.request(),
             96 => self.hand_over(),
-            97 => self.pull_any(),
+            97 => self.change(),
             98 => self.purge(),
             _ => self.run_dry(),
         }
@@ -135,6 +138,10 @@ impl Model {
     }
 
     fn enqueue(&mut self) {
+        // Not so many that one publication cannot drop all that are too many.
+        if self.entries.len() >= 100 {
+            return;
+        }
         let random = &mut self.random;
         let group = random.chance(2).then(|| ["g", "h", "i"][random.below(3)].to_string());
         let color = ["red", "green", "blue"][random.below(3)];
@@ -147,7 +154,15 @@ impl Model {
         let origin = Origin(random.below(3) as u64);
         let priority = random.below(11) as u8;
         let publication = Publication { message: note.clone(), priority, expires_at, held_until, origin };
-        let place = self.engine.enqueue(self.now, self.queue, publication).map_err(|(_, why)| why).unwrap();
+        let room = self.make_room();
+        let place = match self.engine.enqueue(self.now, self.queue, publication) {
+            Ok(place) => place,
+            Err((back, why)) => {
+                assert_eq!((why, room, back), (EnqueueRefusal::MessagesFull, false, note));
+                return;
+            }
+        };
+        assert!(room);
         let expires_at = self.properties.expiration_us.map(|after| self.now + after).or(expires_at);
         let state = held_until.map_or(State::Available, State::Held);
         let refused = BTreeSet::new();
@@ -156,6 +171,42 @@ impl Model {
         if !self.properties.priorities {
             assert_eq!(self.entries.keys().next_back(), Some(&place), "a new entry comes last");
         }
+    }
+
+    /// Drops what the engine will drop; false: it will refuse.
+    fn make_room(&mut self) -> bool {
+        let Some(max) = self.properties.messages_max else {
+            return true;
+        };
+        while self.entries.len() as u64 >= max {
+            if self.properties.overflow == Overflow::Reject {
+                return false;
+            }
+            let free = self.entries.iter().filter(|(_, entry)| !matches!(entry.state, State::Acquired(..)));
+            let oldest =
+                free.map(|(place, _)| *place).min_by_key(|place| (u64::MAX - place.level() as u64, *place));
+            let Some(oldest) = oldest else {
+                return true;
+            };
+            self.bury(oldest);
+        }
+        true
+    }
+
+    /// Properties change while the queue runs.
+    fn change(&mut self) {
+        let (random, properties) = (&mut self.random, &mut self.properties);
+        match random.below(5) {
+            0 => properties.exclusive = !properties.exclusive,
+            1 => properties.consumers_max = random.chance(2).then_some(1 + random.below(3) as u32),
+            2 => properties.prefetch = [Prefetch::Absent, Prefetch::Limit(2)][random.below(2)],
+            3 => properties.sticky_groups = !properties.sticky_groups,
+            _ => {
+                properties.messages_max = random.chance(2).then_some(8);
+                properties.overflow = [Overflow::DropOldest, Overflow::Reject][random.below(2)];
+            }
+        }
+        self.engine.set_properties(self.now, self.queue, self.properties);
     }
 
     fn attach(&mut self) {
@@ -274,6 +325,11 @@ impl Model {
             8 => NOT_HERE,
             _ => Outcome::Modified { delivery_failed: true, undeliverable_here: true },
         };
+        if self.random.chance(4) {
+            let weight = self.random.below(8) as i64;
+            self.engine.message_mut(consumer, place, acquisition).unwrap().weight = weight;
+            self.entries.get_mut(&place).unwrap().note.weight = weight;
+        }
         assert_eq!(self.engine.settle(self.now, consumer, place, acquisition, outcome), Settled::Done);
         match outcome {
             Outcome::Accepted => drop(self.entries.remove(&place)),
@@ -399,14 +455,19 @@ impl Model {
         self.entries.keys().find(|place| self.can_take(consumer, **place)).copied()
     }
 
-    /// A ready consumer of higher priority that can take the entry. `surely`: and has it next, and knows it.
+    /// A ready consumer of higher priority that can take the entry. `surely`: and its class knows it and has it next.
     fn outranked(&self, consumer: ConsumerId, place: Place, surely: bool) -> bool {
         let priority = self.wants[&consumer].priority;
-        self.wants.iter().any(|(other, want)| {
-            let ready = want.priority > priority && !want.browses && self.is_ready(*other);
-            let next =
-                self.first_for(*other) == Some(place) && !self.engine.explain(*other).unwrap().scanning;
-            ready && self.can_take(*other, place) && (next || !surely)
+        let higher = || {
+            let above = self.wants.iter().filter(move |(_, want)| want.priority > priority && !want.browses);
+            above.filter(|(other, _)| self.is_ready(**other))
+        };
+        higher().any(|(other, want)| {
+            let equals =
+                higher().filter(|(_, equal)| (equal.filter, equal.no_local) == (want.filter, want.no_local));
+            let mut firsts = equals.filter_map(|(equal, _)| self.first_for(*equal));
+            let next = !self.engine.explain(*other).unwrap().scanning && firsts.all(|first| first >= place);
+            self.can_take(*other, place) && (next || !surely)
         })
     }
 
@@ -438,7 +499,12 @@ impl Model {
                         // What a group's owner gets of the group, it need not leave to anybody.
                         let grouped = self.entries[&place].note.group.is_some();
                         if !(scanning || sticky || grouped && maybe_outranked) {
-                            assert_eq!(Some(place), first, "the first one it can take");
+                            assert_eq!(
+                                Some(place),
+                                first,
+                                "the first one {consumer:?} can take: {}",
+                                self.picture()
+                            );
                             assert!(
                                 !outranked,
                                 "{consumer:?} passes a higher one over at {place:?}: {}",
