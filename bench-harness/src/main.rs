@@ -25,8 +25,8 @@ fn main() -> ExitCode {
 fn measure(workload: &Workload) -> Result<Vec<Row>, BenchError> {
     let mut bench = Bench::new(workload)?;
     let mut rows = Vec::new();
-    for (size, settle) in workload.rows() {
-        let row = bench.row(size, settle)?;
+    for case in workload.cases() {
+        let row = bench.row(case)?;
         if workload.common().json {
             tell(&format!("{}\n", row.json()));
         }

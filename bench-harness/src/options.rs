@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::message::{BODY_BYTES_MIN, PRODUCERS_MAX};
+use crate::pingpong::Connections;
 use crate::quantity;
 use crate::subject::Idle;
 use crate::traffic::Settle;
@@ -48,6 +49,12 @@ pub struct PingpongOptions {
     /// How messages are settled on both sides; repeatable
     #[arg(long = "settle", value_enum, value_delimiter = ',', default_values = ["pre"])]
     pub settle: Vec<Settle>,
+    /// Producer and consumer on connections of their own, or both on one; repeatable
+    ///
+    /// TCP acknowledges a message by a segment of its own if nothing goes back on its connection. So on two connections the
+    /// floor is the relay with one message in flight, on one it is the echo.
+    #[arg(long, value_name = "1|2", value_delimiter = ',', default_values = ["2"], value_parser = connections)]
+    pub connections: Vec<Connections>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -117,6 +124,15 @@ pub struct CommonOptions {
     pub quiet: bool,
 }
 
+/// What distinguishes the rows of one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Bytes of a body.
+    pub size: usize,
+    pub settle: Settle,
+    pub connections: Connections,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     Amqp10,
@@ -137,13 +153,19 @@ impl Workload {
         }
     }
 
-    /// Size and settling of each row.
-    pub fn rows(&self) -> Vec<(usize, Settle)> {
-        let (sizes, settle) = match self {
-            Workload::Pingpong(options) => (&options.sizes, &options.settle),
-            Workload::Saturate(options) => (&options.sizes, &options.settle),
+    /// What is measured, a row each.
+    pub fn cases(&self) -> Vec<Case> {
+        let (sizes, settle, connections) = match self {
+            Workload::Pingpong(options) => (&options.sizes, &options.settle, options.connections.as_slice()),
+            Workload::Saturate(options) => (&options.sizes, &options.settle, [Connections::Two].as_slice()),
         };
-        settle.iter().flat_map(|settle| sizes.iter().map(|size| (*size, *settle))).collect()
+        let mut cases = Vec::new();
+        for &connections in connections {
+            for &settle in settle {
+                cases.extend(sizes.iter().map(|&size| Case { size, settle, connections }));
+            }
+        }
+        cases
     }
 
     /// A consumer's credit.
@@ -170,6 +192,14 @@ impl Protocol {
     }
 }
 
+fn connections(text: &str) -> Result<Connections, String> {
+    match text {
+        "1" => Ok(Connections::One),
+        "2" => Ok(Connections::Two),
+        _ => Err("1 or 2".to_owned()),
+    }
+}
+
 fn body_size(text: &str) -> Result<usize, String> {
     let size = quantity::size(text)?;
     if size < BODY_BYTES_MIN {
@@ -193,6 +223,17 @@ mod tests {
         Options::try_parse_from(words).map(|options| options.workload)
     }
 
+    fn cases(workload: &Workload) -> Vec<(usize, Settle)> {
+        workload.cases().iter().map(|case| (case.size, case.settle)).collect()
+    }
+
+    #[test]
+    fn pingpong_on_one_connection_and_on_two() {
+        let cases = parse("pingpong --size 16 --connections 1,2").unwrap().cases();
+        let connections: Vec<Connections> = cases.iter().map(|case| case.connections).collect();
+        assert_eq!(connections, [Connections::One, Connections::Two]);
+    }
+
     #[test]
     fn the_command_line_is_sound() {
         Options::command().debug_assert();
@@ -201,14 +242,14 @@ mod tests {
     #[test]
     fn defaults() {
         let pingpong = parse("pingpong").unwrap();
-        assert_eq!(pingpong.rows(), [(100, Settle::Pre), (1024, Settle::Pre)]);
+        assert_eq!(cases(&pingpong), [(100, Settle::Pre), (1024, Settle::Pre)]);
+        assert!(pingpong.cases().iter().all(|case| case.connections == Connections::Two));
         let common = pingpong.common();
         assert_eq!((common.duration, common.warmup), (Duration::from_secs(5), Duration::from_secs(1)));
         assert_eq!((common.rounds, common.idle, common.spin_us), (7, Idle::Adaptive, 20));
         assert_eq!((common.protocol, common.json, &common.url), (Protocol::Amqp10, false, &None));
         let saturate = parse("saturate").unwrap();
-        assert_eq!(saturate.rows().len(), 4);
-        let windows: Vec<u32> = saturate.rows().iter().map(|(size, _)| saturate.window(*size)).collect();
+        let windows: Vec<u32> = saturate.cases().iter().map(|case| saturate.window(case.size)).collect();
         assert_eq!(windows, [2048, 1024, 64, 16]);
     }
 
@@ -221,9 +262,11 @@ mod tests {
         assert_eq!(options.common.url.as_ref().map(|url| url.port), Some(1));
         assert_eq!((options.common.warmup, options.common.rounds), (Duration::ZERO, 3));
         assert!(options.common.json && options.common.quiet);
-        let rows = Workload::Saturate(options).rows();
         let (pre, batch) = (Settle::Pre, Settle::Batch);
-        assert_eq!(rows, [(16, pre), (1 << 20, pre), (16, batch), (1 << 20, batch)]);
+        assert_eq!(
+            cases(&Workload::Saturate(options)),
+            [(16, pre), (1 << 20, pre), (16, batch), (1 << 20, batch)]
+        );
     }
 
     #[test]
@@ -239,6 +282,7 @@ mod tests {
         check("pingpong --url amqps://h", "amqp://");
         check("pingpong --url http://h", "amqp://HOST:PORT");
         check("pingpong --protocol mqtt", "amqp10");
+        check("pingpong --connections 3", "1 or 2");
         check("pingpong --producers 2", "unexpected argument");
         check("saturate --window 0", "1..");
         check("saturate --producers 257", "1..=256");

@@ -27,6 +27,7 @@ pub struct Row {
     pub void: Option<String>,
 
     pub settle: &'static str,
+    pub connections: usize,
     pub producers: usize,
     pub consumers: usize,
     pub window: u32,
@@ -65,6 +66,7 @@ pub struct Subject {
     pub protocol: &'static str,
     pub size: usize,
     pub settle: Settle,
+    pub connections: usize,
     pub producers: usize,
     pub consumers: usize,
     pub window: u32,
@@ -89,6 +91,7 @@ impl Row {
             relay_rate_per_s: middle(verdict.relay_rate_per_s),
             void: counts.fault().or_else(|| verdict.latencies.is_empty().then(|| NOTHING.to_owned())),
             settle: subject.settle.name(),
+            connections: subject.connections,
             producers: subject.producers,
             consumers: subject.consumers,
             window: subject.window,
@@ -138,12 +141,12 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 fn latency_head() -> Vec<String> {
-    let names = ["size", "settle", "p50 us", "p99", "p99.9", "echo p50", "echo p99"];
+    let names = ["size", "settle", "connections", "p50 us", "p99", "p99.9", "echo p50", "echo p99"];
     heads(&names, &["p50 in echoes", "p99 in echoes", "p50 in relays", "rounds"])
 }
 
 fn latency_line(row: &Row) -> Vec<String> {
-    let mut cells = vec![show_size(row.size), row.settle.to_owned()];
+    let mut cells = vec![show_size(row.size), row.settle.to_owned(), row.connections.to_string()];
     cells.extend([row.p50_us, row.p99_us, row.p999_us, row.echo_p50_us, row.echo_p99_us].map(show_us));
     cells.push(show_ratio(row, row.ratio_echo, row.ratio_echo_min, row.ratio_echo_max));
     cells.push(show_ratio(row, row.ratio_echo_p99, None, None));

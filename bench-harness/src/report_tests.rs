@@ -17,7 +17,9 @@ fn sample(latency_us: u64, count: u64) -> Sample {
 
 fn row(workload: &'static str, round: Round) -> Row {
     let (protocol, settle) = ("amqp10", Settle::Batch);
-    let subject = Subject { workload, protocol, size: 1024, settle, producers: 1, consumers: 1, window: 50 };
+    let (size, connections) = (1024, 2);
+    let subject =
+        Subject { workload, protocol, size, settle, connections, producers: 1, consumers: 1, window: 50 };
     Row::new(&subject, &Verdict::of(&[round]))
 }
 
@@ -81,8 +83,8 @@ fn a_row_without_messages_is_void() {
 fn tables() {
     let latency = table(&[row("pingpong", round_of(sample(12, 1_000_000)))]);
     let expect = "\
-size   settle  p50 us   p99  p99.9  echo p50  echo p99     p50 in echoes  p99 in echoes  p50 in relays  rounds
-1 KiB  batch     12.0  12.0   12.0      10.0      10.0  1.20 (1.20-1.20)           1.20           1.09       1
+size   settle  connections  p50 us   p99  p99.9  echo p50  echo p99     p50 in echoes  p99 in echoes  p50 in relays  rounds
+1 KiB  batch             2    12.0  12.0   12.0      10.0      10.0  1.20 (1.20-1.20)           1.20           1.09       1
 ";
     assert_eq!(latency, expect);
     let mut round = round_of(sample(1200, 1_234_567));

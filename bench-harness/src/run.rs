@@ -9,14 +9,15 @@ use std::time::Duration;
 use crate::clock::{Phase, Timing};
 use crate::cores::{Cores, pin};
 use crate::error::BenchError;
-use crate::options::{CommonOptions, Workload};
+use crate::options::{Case, CommonOptions, Workload};
+use crate::pingpong::Connections;
 use crate::progress::Progress;
 use crate::quantity::show_size;
 use crate::report::{Row, Subject};
 use crate::rounds::{Round, Verdict};
 use crate::sample::Sample;
 use crate::subject::{Launch, Role, Running, program_beside_us};
-use crate::traffic::{Flow, Settle};
+use crate::traffic::Flow;
 use crate::url::Url;
 use crate::{pingpong, saturate, yardstick};
 
@@ -59,7 +60,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures one row.
-    pub fn row(&mut self, size: usize, settle: Settle) -> Result<Row, BenchError> {
+    pub fn row(&mut self, case: Case) -> Result<Row, BenchError> {
+        let Case { size, settle, connections } = case;
         let window = self.workload.window(size);
         let (producers, consumers) = match self.workload {
             Workload::Pingpong(_) => (1, 1),
@@ -69,14 +71,15 @@ impl<'a> Bench<'a> {
         let mut rounds = Vec::new();
         for number in 1..=common.rounds {
             let label = format!(
-                "{} {} {}, round {number} of {}",
+                "{} {} {}{}, round {number} of {}",
                 self.workload.name(),
                 show_size(size),
                 settle.name(),
+                if connections == Connections::One { " on one connection" } else { "" },
                 common.rounds
             );
             let flow = Flow { queue: common.queue.clone(), size, settle, window, run: self.next_run() };
-            let round = self.round(&label, &flow)?;
+            let round = self.round(&label, &flow, connections)?;
             let has_fault = round.ours.counts.fault().is_some();
             rounds.push(round);
             if has_fault {
@@ -86,13 +89,17 @@ impl<'a> Bench<'a> {
         self.progress.end();
         let workload = self.workload.name();
         let protocol = common.protocol.name();
-        let subject = Subject { workload, protocol, size, settle, producers, consumers, window };
+        let connections = match connections {
+            Connections::One => 1,
+            Connections::Two => producers + consumers,
+        };
+        let subject = Subject { workload, protocol, size, settle, connections, producers, consumers, window };
         let mut row = Row::new(&subject, &Verdict::of(&rounds));
         row.void = row.void.or_else(|| self.void.clone());
         Ok(row)
     }
 
-    fn round(&mut self, label: &str, flow: &Flow) -> Result<Round, BenchError> {
+    fn round(&self, label: &str, flow: &Flow, connections: Connections) -> Result<Round, BenchError> {
         let (main, side) = (self.timing(), self.side_timing());
         let (echo_timing, relay_timing) = match self.workload {
             Workload::Pingpong(_) => (main, side),
@@ -103,7 +110,7 @@ impl<'a> Bench<'a> {
             yardstick::echo(address, size, &echo_timing, watch)
         })?;
         self.progress.step(&format!("{label}: broker"));
-        let ours = self.broker(flow)?;
+        let ours = self.broker(flow, connections)?;
         let relay = self.yardstick(&format!("{label}: relay"), Role::Relay, |address, watch| {
             yardstick::relay(address, size, window, &relay_timing, watch)
         })?;
@@ -134,7 +141,7 @@ impl<'a> Bench<'a> {
         Ok(Some(Sample { cpu: meter.used(), ..sample }))
     }
 
-    fn broker(&self, flow: &Flow) -> Result<Sample, BenchError> {
+    fn broker(&self, flow: &Flow, connections: Connections) -> Result<Sample, BenchError> {
         let common = self.workload.common();
         let running = match common.url {
             Some(_) => None,
@@ -149,7 +156,7 @@ impl<'a> Bench<'a> {
         let mut watch = |phase: Phase| meter.read(phase);
         let timing = self.timing();
         let sample = match self.workload {
-            Workload::Pingpong(_) => pingpong::run(&url, flow, &timing, &mut watch)?,
+            Workload::Pingpong(_) => pingpong::run(&url, flow, connections, &timing, &mut watch)?,
             Workload::Saturate(options) => {
                 let (producers, consumers) = (usize::from(options.producers), usize::from(options.consumers));
                 saturate::run(&url, flow, producers, consumers, &timing, &mut watch)?

@@ -53,7 +53,8 @@ pub fn run(
     };
     load.measure(timing, watch)?;
     load.drain(timing)?;
-    load.sample.counts = load.receipts.counts(&load.producers, load.consumers.len() == 1);
+    load.sample.counts =
+        load.receipts.counts(load.producers.iter().map(Producer::sending), load.consumers.len() == 1);
     load.consumers.into_iter().for_each(Consumer::close);
     load.producers.into_iter().for_each(Producer::close);
     Ok(load.sample)

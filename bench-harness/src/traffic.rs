@@ -52,34 +52,46 @@ pub struct Flow {
     pub run: u16,
 }
 
-/// A connection with a link that sends.
-pub struct Producer {
-    client: Client,
+/// A link that sends, with all that is counted of it.
+pub struct Sending {
     link: LinkId,
     template: Template,
     size: usize,
     sent: u64,
     /// Bytes of the current message that are written, while it is written in part.
     written: Option<usize>,
-    outcomes: Outcomes,
+    confirmed: u64,
+    refused: u64,
     settle: Settle,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Outcomes {
-    confirmed: u64,
-    refused: u64,
-}
-
-/// A connection with a link that receives.
-pub struct Consumer {
-    client: Client,
+/// A link that receives.
+pub struct Receiving {
     link: LinkId,
     window: u32,
     /// Deliveries whose settlement was not sent yet.
     unsettled: u32,
     /// Looks since anything came.
     looks: u32,
+}
+
+/// A connection with a link that sends.
+pub struct Producer {
+    client: Client,
+    sending: Sending,
+}
+
+/// A connection with a link that receives.
+pub struct Consumer {
+    client: Client,
+    receiving: Receiving,
+}
+
+/// A connection with both, to the same queue.
+pub struct Both {
+    client: Client,
+    sending: Sending,
+    receiving: Receiving,
 }
 
 /// What all consumers received.
@@ -92,9 +104,8 @@ pub struct Receipts {
     pub delivered: u64,
 }
 
-impl Producer {
-    pub fn attach(url: &Url, clock: Clock, flow: &Flow, producer: u8) -> Result<Producer, BenchError> {
-        let mut client = Client::connect(url, clock)?;
+impl Sending {
+    fn attach(client: &mut Client, flow: &Flow, producer: u8) -> Result<Sending, BenchError> {
         let link = client.attach(&flow.queue, End::Sender, flow.settle == Settle::Pre)?;
         let template = Template::new(flow.size, flow.run, producer);
         if let Some(size_max) = client.connection.message_size_max(link)
@@ -102,14 +113,17 @@ impl Producer {
         {
             return Err(BenchError::MessageTooLarge { size: flow.size, size_max: Some(size_max) });
         }
-        let (outcomes, settle) = (Outcomes::default(), flow.settle);
-        Ok(Producer { client, link, template, size: flow.size, sent: 0, written: None, outcomes, settle })
+        let (size, settle) = (flow.size, flow.settle);
+        Ok(Sending { link, template, size, sent: 0, written: None, confirmed: 0, refused: 0, settle })
     }
 
     /// Writes one message, or as much of it as goes now. Whether it is written to its end.
     #[inline]
-    pub fn write(&mut self, sent_ns: impl FnOnce(u64) -> u64) -> Result<bool, BenchError> {
-        let connection = &mut self.client.connection;
+    fn write(
+        &mut self,
+        connection: &mut Connection,
+        sent_ns: impl FnOnce(u64) -> u64,
+    ) -> Result<bool, BenchError> {
         let (progress, before) = match self.written {
             Some(written) => (connection.send_more(self.link, &self.template.bytes()[written..]), written),
             None => {
@@ -138,19 +152,125 @@ impl Producer {
         }
     }
 
-    /// Takes what the broker says. Whether it said anything.
     #[inline]
-    pub fn receive(&mut self) -> Result<bool, BenchError> {
-        let outcomes = &mut self.outcomes;
-        let received = self.client.receive(|connection, event| match event {
+    fn take_outcomes(&mut self, connection: &mut Connection, state: Option<DeliveryState<'_>>) {
+        let mut count = 0;
+        while let Some(disposed) = connection.poll_outcome() {
+            count += 1;
+            if !disposed.settled {
+                connection.settle_sent(disposed.link, disposed.delivery_id, None);
+            }
+        }
+        match state {
+            Some(DeliveryState::Accepted) => self.confirmed += count,
+            Some(_) | None => self.refused += count,
+        }
+    }
+
+    /// Every message has its outcome, or needs none.
+    #[inline]
+    fn is_settled(&self) -> bool {
+        self.settle == Settle::Pre || self.confirmed + self.refused >= self.sent
+    }
+
+    fn count(&self, counts: &mut Counts) {
+        counts.sent += self.sent;
+        counts.confirmed += self.confirmed;
+        counts.refused += self.refused;
+        if self.settle == Settle::Batch {
+            counts.unconfirmed += self.sent.saturating_sub(self.confirmed + self.refused);
+        }
+    }
+}
+
+impl Receiving {
+    /// Attaches and gives credit.
+    fn attach(client: &mut Client, flow: &Flow) -> Result<Receiving, BenchError> {
+        let link = client.attach(&flow.queue, End::Receiver, flow.settle == Settle::Pre)?;
+        client.connection.grant_credit(link, flow.window, false);
+        client.flush()?;
+        Ok(Receiving { link, window: flow.window, unsettled: 0, looks: 0 })
+    }
+
+    /// Notes a message and accepts it. Its stamp, if it came for the first time.
+    #[inline]
+    fn take(
+        &mut self,
+        connection: &mut Connection,
+        message: Message<'_>,
+        receipts: &mut Receipts,
+    ) -> Option<Stamp> {
+        let stamp = receipts.note(message.payload.bytes());
+        if !message.settled {
+            self.unsettled += 1;
+            connection.settle(self.link, message.delivery_id, &DeliveryState::Accepted);
+        }
+        if let Payload::Assembled(buffer) = message.payload {
+            connection.recycle(buffer);
+        }
+        stamp
+    }
+
+    /// Settles and renews credit when enough of either has come together.
+    #[inline]
+    fn answer(&mut self, client: &mut Client) -> Result<(), BenchError> {
+        let low = client.connection.credit(self.link) <= self.window / 2;
+        if low {
+            client.connection.grant_credit(self.link, self.window, false);
+        }
+        if low || self.unsettled >= SETTLE_BATCH {
+            self.settle(client)?;
+        } else if !client.is_flushed() {
+            client.send()?;
+        }
+        Ok(())
+    }
+
+    /// Settles everything that came.
+    #[inline]
+    fn settle(&mut self, client: &mut Client) -> Result<(), BenchError> {
+        self.unsettled = 0;
+        client.flush()?;
+        Ok(())
+    }
+
+    /// Counts a look that brought something or not.
+    #[inline]
+    fn note_look(&mut self, client: &mut Client, came: bool) -> Result<(), BenchError> {
+        self.looks = if came { 0 } else { self.looks + 1 };
+        if self.looks >= SETTLE_LOOKS {
+            self.looks = 0;
+            self.settle(client)?;
+        }
+        Ok(())
+    }
+}
+
+impl Producer {
+    pub fn attach(url: &Url, clock: Clock, flow: &Flow, producer: u8) -> Result<Producer, BenchError> {
+        let mut client = Client::connect(url, clock)?;
+        let sending = Sending::attach(&mut client, flow, producer)?;
+        Ok(Producer { client, sending })
+    }
+
+    /// Writes one message, or as much of it as goes now. Whether it is written to its end.
+    #[inline]
+    pub fn write(&mut self, sent_ns: impl FnOnce(u64) -> u64) -> Result<bool, BenchError> {
+        self.sending.write(&mut self.client.connection, sent_ns)
+    }
+
+    /// Takes what the broker says.
+    #[inline]
+    pub fn receive(&mut self) -> Result<(), BenchError> {
+        let sending = &mut self.sending;
+        self.client.receive(|connection, event| match event {
             Event::Disposition { state, .. } => {
-                outcomes.take(connection, state);
+                sending.take_outcomes(connection, state);
                 Ok(())
             }
-            Event::LinkFlow { .. } | Event::SessionFlow { .. } => Ok(()),
             event => pass("the broker", &event),
         })?;
-        Ok(received > 0)
+        Ok(())
     }
 
     /// Sends what is written. Whether the socket took all.
@@ -171,62 +291,32 @@ impl Producer {
         self.client.is_flushed()
     }
 
-    #[inline]
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-
     /// A message is written in part.
     #[inline]
     pub fn is_writing(&self) -> bool {
-        self.written.is_some()
+        self.sending.written.is_some()
     }
 
     /// Every message has its outcome, or needs none.
     #[inline]
     pub fn is_settled(&self) -> bool {
-        self.settle == Settle::Pre || self.outcomes.confirmed + self.outcomes.refused >= self.sent
+        self.sending.is_settled()
+    }
+
+    pub fn sending(&self) -> &Sending {
+        &self.sending
     }
 
     pub fn close(self) {
         self.client.close();
     }
-
-    fn count(&self, counts: &mut Counts) {
-        counts.sent += self.sent;
-        counts.confirmed += self.outcomes.confirmed;
-        counts.refused += self.outcomes.refused;
-        if self.settle == Settle::Batch {
-            counts.unconfirmed += self.sent.saturating_sub(self.outcomes.confirmed + self.outcomes.refused);
-        }
-    }
-}
-
-impl Outcomes {
-    #[inline]
-    fn take(&mut self, connection: &mut Connection, state: Option<DeliveryState<'_>>) {
-        let mut count = 0;
-        while let Some(disposed) = connection.poll_outcome() {
-            count += 1;
-            if !disposed.settled {
-                connection.settle_sent(disposed.link, disposed.delivery_id, None);
-            }
-        }
-        match state {
-            Some(DeliveryState::Accepted) => self.confirmed += count,
-            Some(_) | None => self.refused += count,
-        }
-    }
 }
 
 impl Consumer {
-    /// Attaches and gives credit.
     pub fn attach(url: &Url, clock: Clock, flow: &Flow) -> Result<Consumer, BenchError> {
         let mut client = Client::connect(url, clock)?;
-        let link = client.attach(&flow.queue, End::Receiver, flow.settle == Settle::Pre)?;
-        client.connection.grant_credit(link, flow.window, false);
-        client.flush()?;
-        Ok(Consumer { client, link, window: flow.window, unsettled: 0, looks: 0 })
+        let receiving = Receiving::attach(&mut client, flow)?;
+        Ok(Consumer { client, receiving })
     }
 
     /// Reads once, notes each message, and gives those that came for the first time to `take`. Whether bytes came.
@@ -236,52 +326,30 @@ impl Consumer {
         receipts: &mut Receipts,
         mut take: impl FnMut(Stamp),
     ) -> Result<bool, BenchError> {
-        let (link, unsettled) = (self.link, &mut self.unsettled);
-        let received = self.client.receive(|connection, event| match event {
+        let receiving = &mut self.receiving;
+        let count = self.client.receive(|connection, event| match event {
             Event::Message(message) => {
-                if let Some(stamp) = receipts.note(message.payload.bytes()) {
+                if let Some(stamp) = receiving.take(connection, message, receipts) {
                     take(stamp);
                 }
-                *unsettled += u32::from(!message.settled);
-                dispose(connection, link, message);
                 Ok(())
             }
-            Event::LinkFlow { .. } | Event::SessionFlow { .. } | Event::Disposition { .. } => Ok(()),
             event => pass("the broker", &event),
         })?;
-        if received > 0 {
-            self.looks = 0;
-            return Ok(true);
-        }
-        self.looks += 1;
-        if self.looks >= SETTLE_LOOKS {
-            self.looks = 0;
-            self.settle()?;
-        }
-        Ok(false)
+        self.receiving.note_look(&mut self.client, count > 0)?;
+        Ok(count > 0)
     }
 
     /// Settles and renews credit when enough of either has come together.
     #[inline]
     pub fn answer(&mut self) -> Result<(), BenchError> {
-        let low = self.client.connection.credit(self.link) <= self.window / 2;
-        if low {
-            self.client.connection.grant_credit(self.link, self.window, false);
-        }
-        if low || self.unsettled >= SETTLE_BATCH {
-            self.settle()?;
-        } else if !self.client.is_flushed() {
-            self.client.send()?;
-        }
-        Ok(())
+        self.receiving.answer(&mut self.client)
     }
 
     /// Settles everything that came.
     #[inline]
     pub fn settle(&mut self) -> Result<(), BenchError> {
-        self.unsettled = 0;
-        self.client.flush()?;
-        Ok(())
+        self.receiving.settle(&mut self.client)
     }
 
     pub fn close(self) {
@@ -289,13 +357,72 @@ impl Consumer {
     }
 }
 
-#[inline]
-fn dispose(connection: &mut Connection, link: LinkId, message: Message<'_>) {
-    if !message.settled {
-        connection.settle(link, message.delivery_id, &DeliveryState::Accepted);
+impl Both {
+    pub fn attach(url: &Url, clock: Clock, flow: &Flow) -> Result<Both, BenchError> {
+        let mut client = Client::connect(url, clock)?;
+        let receiving = Receiving::attach(&mut client, flow)?;
+        let sending = Sending::attach(&mut client, flow, 0)?;
+        Ok(Both { client, sending, receiving })
     }
-    if let Payload::Assembled(buffer) = message.payload {
-        connection.recycle(buffer);
+
+    /// Writes one message, or as much of it as goes now. Whether it is written to its end.
+    #[inline]
+    pub fn write(&mut self, sent_ns: impl FnOnce(u64) -> u64) -> Result<bool, BenchError> {
+        self.sending.write(&mut self.client.connection, sent_ns)
+    }
+
+    /// Reads once, and notes messages and outcomes.
+    #[inline]
+    pub fn receive(&mut self, receipts: &mut Receipts) -> Result<(), BenchError> {
+        let (sending, receiving) = (&mut self.sending, &mut self.receiving);
+        let count = self.client.receive(|connection, event| match event {
+            Event::Message(message) => {
+                receiving.take(connection, message, receipts);
+                Ok(())
+            }
+            Event::Disposition { state, .. } => {
+                sending.take_outcomes(connection, state);
+                Ok(())
+            }
+            event => pass("the broker", &event),
+        })?;
+        self.receiving.note_look(&mut self.client, count > 0)
+    }
+
+    /// Sends what is written, without the settlements that gather.
+    #[inline]
+    pub fn send(&mut self) -> Result<bool, BenchError> {
+        self.client.send()
+    }
+
+    /// Settles and renews credit when enough of either has come together.
+    #[inline]
+    pub fn answer(&mut self) -> Result<(), BenchError> {
+        self.receiving.answer(&mut self.client)
+    }
+
+    /// Settles everything that came.
+    pub fn settle(&mut self) -> Result<(), BenchError> {
+        self.receiving.settle(&mut self.client)
+    }
+
+    /// The socket took all that it was given.
+    #[inline]
+    pub fn is_flushed(&self) -> bool {
+        self.client.is_flushed()
+    }
+
+    /// Every message has its outcome, or needs none.
+    pub fn is_settled(&self) -> bool {
+        self.sending.is_settled()
+    }
+
+    pub fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
+    pub fn close(self) {
+        self.client.close();
     }
 }
 
@@ -315,18 +442,18 @@ impl Receipts {
         self.foreign = 0;
     }
 
-    /// What became of all messages of `producers`. `in_order`: one consumer saw them all.
-    pub fn counts(&self, producers: &[Producer], in_order: bool) -> Counts {
+    /// What became of all messages of `senders`. `in_order`: one consumer saw them all.
+    pub fn counts<'a>(&self, senders: impl IntoIterator<Item = &'a Sending>, in_order: bool) -> Counts {
         let mut counts = Counts {
             changed: self.changed,
             foreign: self.foreign,
             delivered: self.delivered,
             ..Counts::default()
         };
-        for (producer, ledger) in producers.iter().zip(&self.ledgers) {
-            producer.count(&mut counts);
+        for (sending, ledger) in senders.into_iter().zip(&self.ledgers) {
+            sending.count(&mut counts);
             // What changed on its way is not lost.
-            counts.lost += ledger.missing(producer.sent);
+            counts.lost += ledger.missing(sending.sent);
             counts.duplicated += ledger.duplicated + ledger.late;
             counts.reordered += if in_order { ledger.reordered } else { 0 };
         }

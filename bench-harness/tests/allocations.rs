@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use corelane_bench::clock::{Phase, Timing};
+use corelane_bench::pingpong::Connections;
 use corelane_bench::traffic::{Flow, Settle};
 use corelane_bench::url::Url;
 use corelane_bench::{pingpong, saturate};
@@ -66,7 +67,7 @@ fn nothing_is_allocated_while_it_measures() {
                     counts[usize::from(phase == Phase::Measured)] = COUNT.with(Cell::get);
                 };
                 let sample = match workload {
-                    "pingpong" => pingpong::run(&url, &flow, &timing, &mut watch),
+                    "pingpong" => pingpong::run(&url, &flow, Connections::Two, &timing, &mut watch),
                     _ => saturate::run(&url, &flow, 1, 1, &timing, &mut watch),
                 };
                 let sample = sample.unwrap();

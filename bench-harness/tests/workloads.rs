@@ -9,6 +9,7 @@ use std::time::Duration;
 use corelane_bench::clock::{Phase, Timing};
 use corelane_bench::error::BenchError;
 use corelane_bench::message::Template;
+use corelane_bench::pingpong::Connections;
 use corelane_bench::sample::Sample;
 use corelane_bench::traffic::{Flow, Settle};
 use corelane_bench::url::Url;
@@ -27,7 +28,7 @@ fn flow(size: usize, settle: Settle) -> Flow {
 }
 
 fn ping(broker: &FakeBroker, flow: &Flow) -> Result<Sample, BenchError> {
-    pingpong::run(&Url::local(broker.address), flow, &TIMING, &mut |_| {})
+    pingpong::run(&Url::local(broker.address), flow, Connections::Two, &TIMING, &mut |_| {})
 }
 
 fn load(broker: &FakeBroker, flow: &Flow, producers: usize, consumers: usize) -> Result<Sample, BenchError> {
@@ -61,6 +62,20 @@ fn a_good_broker_has_no_fault() {
 }
 
 #[test]
+fn both_links_on_one_connection() {
+    let broker = FakeBroker::start(Behaviour::default());
+    let url = Url::local(broker.address);
+    for settle in [Settle::Pre, Settle::Batch] {
+        for size in [16, 200_000] {
+            let flow = flow(size, settle);
+            let sample = pingpong::run(&url, &flow, Connections::One, &TIMING, &mut |_| {}).unwrap();
+            assert_eq!(sample.counts.fault(), None, "{size} {settle:?}");
+            assert!(sample.count > 0 && sample.counts.sent == sample.counts.delivered);
+        }
+    }
+}
+
+#[test]
 fn several_producers_and_consumers() {
     let broker = FakeBroker::start(Behaviour::default());
     let sample = load(&broker, &flow(100, Settle::Batch), 3, 2).unwrap();
@@ -86,7 +101,8 @@ fn a_stall_is_in_the_percentiles() {
     let broker = FakeBroker::start(Behaviour { stall, ..Behaviour::default() });
     let timing = Timing { warmup: Duration::ZERO, duration: Duration::from_secs(1), ..TIMING };
     let url = Url::local(broker.address);
-    let sample = pingpong::run(&url, &flow(100, Settle::Pre), &timing, &mut |_| {}).unwrap();
+    let sample =
+        pingpong::run(&url, &flow(100, Settle::Pre), Connections::Two, &timing, &mut |_| {}).unwrap();
     let worst = sample.latencies.percentile_us(100.0).unwrap();
     assert!(worst >= 499_000.0, "{worst} us: the stall is not there");
     assert!(sample.latencies.percentile_us(50.0).unwrap() < worst / 2.0);
@@ -111,7 +127,8 @@ fn a_single_loss_ends_a_pingpong() {
     let broker = FakeBroker::start(Behaviour { lose_every: Some(10), ..Behaviour::default() });
     let timing = Timing { duration: Duration::from_secs(10), patience: Duration::from_millis(500), ..TIMING };
     let url = Url::local(broker.address);
-    let sample = pingpong::run(&url, &flow(100, Settle::Pre), &timing, &mut |_| {}).unwrap();
+    let sample =
+        pingpong::run(&url, &flow(100, Settle::Pre), Connections::Two, &timing, &mut |_| {}).unwrap();
     assert_eq!((sample.counts.sent, sample.counts.lost), (10, 1));
 }
 
