@@ -257,7 +257,9 @@ class Receiver:
     def drain(self, credit=1, timeout=SECONDS):
         """Asks for what there is now, up to `credit` messages; returns all that arrived and were not taken yet."""
         self.link.drain(credit)
-        self.client.wait(lambda: not self.link.draining() or self.box.error, "answer to drain", timeout)
+        def drained():
+            return self.box.error or not (self.link.draining() or self.link.queued)
+        self.client.wait(drained, "answer to drain", timeout)
         if self.box.error:
             raise Failure(f"the receiver's link was closed: {self.box.error}")
         taken, self.box.items = self.box.items, []

@@ -640,3 +640,162 @@ def mutations(ctx, others):
                 pass
         if index % 100 == 0:
             others()
+
+
+@raw_case("serial-numbers")
+def serial_numbers(ctx, others):
+    """Delivery-ids, transfer-ids and delivery-counts that pass 2^32, both ways."""
+    near = 0xFFFFFFFD
+    one = Socket(ctx)
+    one.open()
+    one.frame(BEGIN, [None, Uint(near), Uint(2048), Uint(2048), Uint(100)])
+    one.expect(BEGIN)
+    one.frame(ATTACH, ["s", Uint(0), False, None, None, Described(0x28, []), Described(0x29, [ctx.address()]), None, None,
+                       Uint(near)])
+    one.expect(ATTACH)
+    credit = one.expect(FLOW)
+    equal(credit.field(5), near, "delivery-count in the grant")
+    count = 20
+    for index in range(count):
+        number = (near + index) & 0xFFFFFFFF
+        one.frame(TRANSFER, [Uint(0), Uint(number), struct.pack(">I", index), Uint(0), False, False], data(b"%d" % index))
+    settled = []
+    while len(settled) < count:
+        found = one.expect(DISPOSITION)
+        first = found.field(1)
+        last = first if found.field(2) is None else found.field(2)
+        settled += [(first + step) & 0xFFFFFFFF for step in range(((last - first) & 0xFFFFFFFF) + 1)]
+    equal(settled, [(near + index) & 0xFFFFFFFF for index in range(count)], "deliveries settled")
+    handle = one.attach_receiver(ctx.address()).field(1)
+    for index in range(count):
+        one.flow(1, 1, delivery_count=index, incoming=index)
+        found = one.expect(TRANSFER)
+        equal(found.field(0), handle, "handle")
+        check(found.payload.endswith(b"%d" % index), f"transfer {index}: {found.payload!r}")
+    # All the credit there is.
+    one.flow(1, 0xFFFFFFFF, delivery_count=count, incoming=count)
+    one.transfer(data(b"more"), settled=True, tag=b"more")
+    others()
+
+
+@raw_case("settle-second")
+def settle_second(ctx, others):
+    """rcv-settle-mode second, both ways: the outcome first, settled only when the other side has settled."""
+    one = Socket(ctx)
+    one.open()
+    one.begin()
+    one.frame(ATTACH, ["s", Uint(0), False, Ubyte(0), Ubyte(1), Described(0x28, []), Described(0x29, [ctx.address()]), None, None,
+                       Uint(0)])
+    answer = one.expect(ATTACH)
+    one.expect(FLOW)
+    one.transfer(data(b"one"))
+    found = one.expect(DISPOSITION)
+    if answer.field(4) == 1:
+        equal((found.field(3) or False, found.field(4).code), (False, 0x24), "the outcome, not settled yet")
+        one.frame(DISPOSITION, [False, Uint(0), None, True, Described(0x24, [])])
+    one.frame(ATTACH, ["r", Uint(1), True, Ubyte(0), Ubyte(1), Described(0x28, [ctx.address()]), Described(0x29, [])])
+    equal(one.expect(ATTACH).field(4), 1, "rcv-settle-mode in the answer")
+    one.flow(1, 10)
+    found = one.expect(TRANSFER)
+    check(not found.field(4), "a transfer to a receiver that settles second is settled")
+    number = found.field(1)
+    one.frame(DISPOSITION, [True, Uint(number), None, False, Described(0x24, [])])
+    found = one.expect(DISPOSITION)
+    equal((found.field(0) or False, found.field(1), found.field(3)), (False, number, True), "role, delivery and settled")
+    one.frame(DISPOSITION, [True, Uint(number), None, True, Described(0x24, [])])
+    one.frame(DETACH, [Uint(1), True])
+    one.expect(DETACH)
+    others()
+    client = Client(ctx.url)
+    ctx.later(client.close)
+    expect_rest(client, ctx.address(), [])
+
+
+@raw_case("session-end")
+def session_end(ctx, others):
+    """A session ended, and a link detached without being closed, with unsettled deliveries: they come back in order."""
+    client = Client(ctx.url)
+    ctx.later(client.close)
+    sender = client.sender(ctx.address())
+    sender.send(messages(30))
+    one = Socket(ctx)
+    one.open()
+    for ending in ("end", "detach"):
+        one.begin(channel=0)
+        one.begin(channel=1)
+        one.attach_receiver(ctx.address(), channel=1)
+        one.flow(1, 20, channel=1)
+        for _ in range(20):
+            one.expect(TRANSFER)
+        if ending == "end":
+            one.send(frame(1, END, []))
+            one.expect(END)
+        else:
+            one.send(frame(1, DETACH, [Uint(1), False]))
+            one.expect(DETACH)
+        inbox = client.receiver(ctx.address(), credit=30)
+        equal(seqs(inbox.take(30)), list(range(30)), f"after {ending}")
+        inbox.close()
+        if ending == "detach":
+            one.send(frame(1, END, []))
+            one.expect(END)
+        one.send(frame(0, END, []))
+        one.expect(END)
+    others()
+
+
+@raw_case("quiet", seconds=40)
+def quiet(ctx, others):
+    """With connections that do nothing the broker does nothing."""
+    idle = [Socket(ctx) for _ in range(50)]
+    for one in idle:
+        one.open()
+    time.sleep(0.5)
+    before = ctx.broker.processor_seconds()
+    time.sleep(3)
+    used = ctx.broker.processor_seconds() - before
+    check(used < 0.15, f"{used:.2f} s of processor time in 3 idle seconds")
+
+
+@raw_case("reconnect-storm", seconds=90)
+def reconnect_storm(ctx, others):
+    """2,000 connections that come and go, many without a word: the memory comes back, others go on."""
+    for turn in range(3):
+        for index in range(700):
+            one = socket.create_connection((ctx.broker.host, ctx.broker.port), 5)
+            if index % 3:
+                one.sendall(AMQP + frame(0, OPEN, open_fields()) + frame(0, BEGIN, [None, Uint(0), Uint(10), Uint(10)])
+                            + frame(0, ATTACH, ["r", Uint(0), True, None, None, Described(0x28, [f"{ctx.address()}.{index % 50}"]),
+                                                Described(0x29, [])])
+                            + frame(0, FLOW, [Uint(0), Uint(10), Uint(0), Uint(10), Uint(0), Uint(0), Uint(10)]))
+            if index % 2:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.close()
+        others()
+
+
+@raw_case("memory", seconds=90)
+def memory(ctx, others):
+    """A queue that fills the memory there is for messages: refused with an error, and taken again when there is room."""
+    broker = ctx.tools.broker(ctx.broker.shards, "memory", arguments=["--memory", "64MiB"])
+    ctx.later(broker.stop)
+    client = Client(broker.url)
+    ctx.later(client.close)
+    before = broker.resident_bytes()
+    sender = client.sender("full")
+    sender.start(message(seq, 100_000) for seq in range(1200))
+    client.wait(lambda: sender.step() or sender.done() or sender.box.error, "outcomes of all", 40)
+    check(not sender.box.error, f"the link was closed: {sender.box.error}")
+    stored = len(sender.box.accepted)
+    refused = len(sender.box.rejected) + len(sender.box.released) + len(sender.box.modified)
+    check(refused > 0 and stored > 50, f"{stored} messages of 100 kB were stored, {refused} refused, in 64 MiB")
+    grown = broker.resident_bytes() - before
+    check(grown < 160 << 20, f"the broker grew by {grown >> 20} MiB for 64 MiB of messages")
+    receiver = client.receiver("full")
+    taken = receiver.drain(stored)
+    equal(len(taken), stored, "messages that were stored")
+    for _, delivery in taken:
+        settle(delivery)
+    again = client.sender("full")
+    again.send([message(seq, 100_000) for seq in range(50)])
+    equal(len(again.box.accepted), 50, "messages accepted when there was room again")
