@@ -33,7 +33,7 @@ impl Shard {
             connection.waiting_input.extend_from_slice(bytes);
             self.parse_waiting(now, slot);
         }
-        self.bound_input(slot);
+        self.bound_input(now, slot);
     }
 
     /// Parses what waits on the connection, and gives the events that a time-out left.
@@ -74,13 +74,14 @@ impl Shard {
         }
     }
 
-    fn bound_input(&mut self, slot: ConnectionSlot) {
+    fn bound_input(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.hold.is_some()
             && !connection.reading_stopped
             && connection.waiting_input.len() > INPUT_WAITING_BYTES_MAX
         {
             connection.reading_stopped = true;
+            connection.protocol.set_reading(now, false);
             self.effects.push(Effect::Reading { connection: slot, on: false });
         }
     }

@@ -58,6 +58,7 @@ impl Shard {
         debug_assert_eq!(connection.hold, Some(Hold::Move { to: self.index }));
         self.counters.connections_adopted += 1;
         connection.reading_stopped = false;
+        connection.protocol.set_reading(now, true);
         connection.touched = false;
         connection.flush_requested = false;
         connection.timer_at = None;

@@ -282,6 +282,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.hold.is_none() && connection.reading_stopped && connection.phase != Phase::Closing {
             connection.reading_stopped = false;
+            connection.protocol.set_reading(now, true);
             self.effects.push(Effect::Reading { connection: slot, on: true });
         }
     }

@@ -83,8 +83,6 @@ pub(super) enum Phase {
     Open,
     /// The peer's close; all else is passed over.
     Closing,
-    /// Nothing that could be understood: bytes are passed over until the peer has read what we said.
-    Lingering,
     /// Nothing.
     Closed,
 }
@@ -202,7 +200,7 @@ impl Connection {
                 }
                 self.enter(Phase::Closing);
             }
-            Phase::Closing | Phase::Lingering | Phase::Closed => {}
+            Phase::Closing | Phase::Closed => {}
         }
     }
 
@@ -234,7 +232,7 @@ impl Connection {
     pub(super) fn may_send(&self) -> bool {
         match self.phase {
             Phase::Header { .. } | Phase::Opening | Phase::Open => self.open_sent,
-            Phase::Sasl(_) | Phase::OpenReceived | Phase::Closing | Phase::Lingering | Phase::Closed => false,
+            Phase::Sasl(_) | Phase::OpenReceived | Phase::Closing | Phase::Closed => false,
         }
     }
 
@@ -264,8 +262,8 @@ impl Connection {
         self.fault = Some(fault);
         match self.phase {
             Phase::Header { .. } | Phase::Sasl(_) => {
-                self.retire_all();
-                self.enter(Phase::Lingering);
+                // There is no close before an open. Whoever owns the socket sees to it that our last word is read.
+                self.finish();
             }
             Phase::Opening | Phase::OpenReceived | Phase::Open => {
                 self.write_close(Some(
@@ -274,8 +272,8 @@ impl Connection {
                 self.retire_all();
                 self.enter(Phase::Closing);
             }
-            Phase::Closing => self.enter(Phase::Lingering),
-            Phase::Lingering | Phase::Closed => {}
+            Phase::Closing => self.finish(),
+            Phase::Closed => {}
         }
     }
 
@@ -300,7 +298,7 @@ impl Connection {
             Phase::Sasl(state) => self.step_sasl(input, state),
             Phase::OpenReceived => Step::Wait,
             Phase::Closing => self.step_closing(input),
-            Phase::Lingering | Phase::Closed => {
+            Phase::Closed => {
                 *input = &[];
                 Step::Wait
             }
@@ -430,7 +428,7 @@ impl Connection {
             Ok(Some(frame)) => frame,
             Ok(None) => return Step::Wait,
             Err(_) => {
-                self.enter(Phase::Lingering);
+                self.finish();
                 return Step::Again;
             }
         };
@@ -449,8 +447,10 @@ impl Connection {
     fn fail_frame<'a>(&mut self, error: &FrameError) -> Step<'a> {
         let detail = error.to_string();
         self.fail_connection(fault::FRAME, &detail);
-        // Where the next frame starts is not known any more.
-        self.enter(Phase::Lingering);
+        // Where the next frame starts is not known any more, so the peer's close would not be found.
+        if self.phase != Phase::Closed {
+            self.finish();
+        }
         Step::Again
     }
 

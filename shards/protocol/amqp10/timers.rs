@@ -98,7 +98,7 @@ impl Connection {
                 let deadlines = [timers.idle_deadline(), timers.keep_alive_deadline()];
                 deadlines.into_iter().flatten().min()
             }
-            Phase::Closing | Phase::Lingering => timers.close_deadline,
+            Phase::Closing => timers.close_deadline,
             Phase::Closed => None,
         }
     }
@@ -116,14 +116,13 @@ impl Connection {
             Phase::Open if due(self.timers.idle_deadline()) => {
                 self.fail_connection(fault::IDLE, fault::IDLE.description);
             }
-            Phase::Closing | Phase::Lingering if due(self.timers.close_deadline) => self.finish(),
+            Phase::Closing if due(self.timers.close_deadline) => self.finish(),
             Phase::Open => self.write_keep_alive(),
             Phase::Header { .. }
             | Phase::Sasl(_)
             | Phase::Opening
             | Phase::OpenReceived
             | Phase::Closing
-            | Phase::Lingering
             | Phase::Closed => {}
         }
     }

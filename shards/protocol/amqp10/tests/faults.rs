@@ -169,7 +169,8 @@ fn what_is_in_flight_to_a_failed_link_is_passed_over_within_its_credit() {
         "attach sender; !grant 4; transfer id=0 tag=a size=4001; transfer id=1 tag=b; flow h=0; transfer id=2 tag=c
          transfer id=3 tag=d; detach closed; begin ch=1",
         "* attached 0 s=0 l; > attach h=0 receiver l; > flow h=0 dc=0 credit=4 nii=0 window=100
-         > close amqp:connection:framing-error; * detached 0 ConnectionClosed; * ended 0",
+         > close amqp:connection:framing-error; * detached 0 ConnectionClosed; * ended 0
+         * closed amqp:connection:framing-error",
     );
     check(
         "attach sender; !grant 4; transfer id=0 tag=a; transfer id=1 tag=a; transfer id=2 tag=b; flow h=0
