@@ -337,10 +337,11 @@ impl<M: Message> Engine<M> {
         let class = consumer.class;
         self.review(index);
         if self.consumers[index].list == ConsumerList::Notified {
-            self.ring.move_to_back(&mut self.consumers, index);
+            // The one that joins in comes before this one's next turn.
             if self.classes[class].interested > 0 {
                 self.wake_more(class, Cause::MoreWork);
             }
+            self.ring.move_to_back(&mut self.consumers, index);
         }
     }
 

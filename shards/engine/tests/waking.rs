@@ -296,6 +296,21 @@ fn s68_equal_consumers_share_equally() {
     }
 }
 
+/// One is handed the notification, and the others join in as long as there is more to do than consumers at work.
+#[test]
+fn s68_also_when_they_take_over_a_backlog() {
+    let mut bench = Bench::plain();
+    let high = bench.ready(1);
+    let both = [bench.ready(0), bench.ready(0)];
+    bench.put_all(1..=10);
+    assert!(both.iter().all(|low| !bench.is_notified(*low)));
+    bench.pause(high, PauseReason::Socket);
+    let got = bench.run();
+    for consumer in both {
+        assert_eq!(got.iter().filter(|(other, _)| *other == consumer).count(), 5);
+    }
+}
+
 /// Drain: a pull that was asked for always gets an answer.
 #[test]
 fn s23_a_requested_pull_tells_that_there_is_nothing() {
