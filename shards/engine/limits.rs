@@ -39,6 +39,18 @@ pub struct Limits {
     pub chunks_spare_max: usize,
 }
 
+impl Limits {
+    /// What makes progress possible is never 0.
+    pub(crate) fn at_least_one(mut self) -> Self {
+        self.candidates_max = self.candidates_max.max(1);
+        self.scan_slice_max = self.scan_slice_max.max(1);
+        self.pull_steps_max = self.pull_steps_max.max(1);
+        self.timeout_slice_max = self.timeout_slice_max.clamp(1, u32::MAX as usize);
+        self.refused_max = self.refused_max.max(1);
+        self
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
