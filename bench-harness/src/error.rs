@@ -25,6 +25,8 @@ pub enum BenchError {
     NoProgram { path: PathBuf },
     /// The program that is to be measured did not come up.
     NotStarted { what: &'static str, path: PathBuf, output: String },
+    /// The program that was measured has ended.
+    Ended { what: &'static str, output: String },
     /// No port is free, or no temporary file can be made.
     System { doing: &'static str, error: io::Error },
     /// A core that this process may not use.
@@ -85,6 +87,10 @@ impl fmt::Display for BenchError {
             BenchError::NotStarted { what, path, output } => {
                 let output = if output.trim().is_empty() { "it said nothing" } else { output.trim() };
                 write!(formatter, "{} ({what}) did not come up:\n{output}", path.display())
+            }
+            BenchError::Ended { what, output } => {
+                let output = if output.trim().is_empty() { "it said nothing" } else { output.trim() };
+                write!(formatter, "{what} has ended while it was measured:\n{output}")
             }
             BenchError::System { doing, error } => write!(formatter, "{doing} failed: {error}"),
             BenchError::NoCore { core, usable } => write!(

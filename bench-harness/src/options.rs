@@ -12,6 +12,15 @@ use crate::subject::Idle;
 use crate::traffic::Settle;
 use crate::url::Url;
 
+const EXAMPLES: &str = "\
+Examples:
+  corelane-bench pingpong --connections 1,2
+      Latency of a Corelane broker beside an echo and a relay.
+  corelane-bench saturate --size 100,1KiB --rounds 3 --duration 2s
+      Throughput, at a first glance.
+  corelane-bench saturate --url amqp://guest:guest@127.0.0.1:5672 --broker-core 0
+      Throughput of a broker that runs already; say which core it is on.";
+
 /// Measures AMQP brokers: how long a message takes, and how many go through in a second.
 ///
 /// Without --url it starts a Corelane broker for each round on a core of its own, and beside it two yardsticks on the same
@@ -21,7 +30,7 @@ use crate::url::Url;
 /// Every message is counted. A row where one was lost, doubled, out of order or changed is void. Exit status: 0 if all
 /// rows are good, 1 if one is void or nothing could be measured, 2 for a command that is not understood.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "corelane-bench", version, max_term_width = 100)]
+#[command(name = "corelane-bench", version, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     pub workload: Workload,
@@ -29,7 +38,7 @@ pub struct Options {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Workload {
-    /// Latency: one message in flight from a producer to a consumer on another connection
+    /// Latency: one message in flight from a producer to a consumer
     ///
     /// A closed loop: the next message is sent when the one before has arrived.
     Pingpong(PingpongOptions),
@@ -41,8 +50,6 @@ pub enum Workload {
 
 #[derive(Clone, Debug, Args)]
 pub struct PingpongOptions {
-    #[command(flatten)]
-    pub common: CommonOptions,
     /// Bytes of a message's body; repeat it or separate by commas for a row each
     #[arg(long = "size", value_name = "BYTES", value_parser = body_size, value_delimiter = ',', default_values = ["100", "1KiB"])]
     pub sizes: Vec<usize>,
@@ -55,12 +62,12 @@ pub struct PingpongOptions {
     /// floor is the relay with one message in flight, on one it is the echo.
     #[arg(long, value_name = "1|2", value_delimiter = ',', default_values = ["2"], value_parser = connections)]
     pub connections: Vec<Connections>,
+    #[command(flatten)]
+    pub common: CommonOptions,
 }
 
 #[derive(Clone, Debug, Args)]
 pub struct SaturateOptions {
-    #[command(flatten)]
-    pub common: CommonOptions,
     /// Bytes of a message's body; repeat it or separate by commas for a row each
     #[arg(long = "size", value_name = "BYTES", value_parser = body_size, value_delimiter = ',', default_values = ["100", "1KiB", "16KiB", "1MiB"])]
     pub sizes: Vec<usize>,
@@ -76,6 +83,8 @@ pub struct SaturateOptions {
     /// Credit of a consumer, and messages on their way for each [default: 1 MiB of messages, 16 to 2048 of them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub window: Option<u32>,
+    #[command(flatten)]
+    pub common: CommonOptions,
 }
 
 #[derive(Clone, Debug, Args)]

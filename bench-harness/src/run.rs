@@ -135,31 +135,41 @@ impl<'a> Bench<'a> {
             return Ok(None);
         }
         self.progress.step(label);
-        let running = self.launch.start(role)?;
+        let mut running = self.launch.start(role)?;
         let mut meter = Meter::new(Some(&running));
-        let sample = measure(running.address, &mut |phase| meter.read(phase))?;
-        Ok(Some(Sample { cpu: meter.used(), ..sample }))
+        let sample = measure(running.address, &mut |phase| meter.read(phase));
+        let cpu = meter.used();
+        match sample {
+            Ok(sample) => Ok(Some(Sample { cpu, ..sample })),
+            Err(error) => Err(running.explain(error)),
+        }
     }
 
     fn broker(&self, flow: &Flow, connections: Connections) -> Result<Sample, BenchError> {
         let common = self.workload.common();
-        let running = match common.url {
-            Some(_) => None,
-            None => Some(self.launch.start(Role::Broker)?),
+        let Some(url) = &common.url else {
+            let mut running = self.launch.start(Role::Broker)?;
+            let mut meter = Meter::new(Some(&running));
+            let sample = self.load(&Url::local(running.address), flow, connections, &mut meter);
+            return sample.map_err(|error| running.explain(error));
         };
-        let url = match (&common.url, &running) {
-            (Some(url), _) => url.clone(),
-            (None, Some(running)) => Url::local(running.address),
-            (None, None) => unreachable!("a broker without a URL was just started"),
-        };
-        let mut meter = Meter::new(running.as_ref());
-        let mut watch = |phase: Phase| meter.read(phase);
+        self.load(url, flow, connections, &mut Meter::new(None))
+    }
+
+    fn load(
+        &self,
+        url: &Url,
+        flow: &Flow,
+        connections: Connections,
+        meter: &mut Meter<'_>,
+    ) -> Result<Sample, BenchError> {
         let timing = self.timing();
+        let mut watch = |phase: Phase| meter.read(phase);
         let sample = match self.workload {
-            Workload::Pingpong(_) => pingpong::run(&url, flow, connections, &timing, &mut watch)?,
+            Workload::Pingpong(_) => pingpong::run(url, flow, connections, &timing, &mut watch)?,
             Workload::Saturate(options) => {
                 let (producers, consumers) = (usize::from(options.producers), usize::from(options.consumers));
-                saturate::run(&url, flow, producers, consumers, &timing, &mut watch)?
+                saturate::run(url, flow, producers, consumers, &timing, &mut watch)?
             }
         };
         Ok(Sample { cpu: meter.used(), ..sample })

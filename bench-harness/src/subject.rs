@@ -33,6 +33,16 @@ pub enum Role {
     Relay,
 }
 
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Role::Broker => "the broker",
+            Role::Echo => "the echo",
+            Role::Relay => "the relay",
+        }
+    }
+}
+
 /// What the measured program does when it has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Idle {
@@ -56,6 +66,7 @@ pub struct Launch {
 /// A program that runs.
 pub struct Running {
     pub address: SocketAddr,
+    role: Role,
     child: Child,
     log: PathBuf,
 }
@@ -93,7 +104,7 @@ impl Launch {
         let child = command.spawn();
         pin(self.cores.generator)?;
         let mut running = match child {
-            Ok(child) => Running { address, child, log },
+            Ok(child) => Running { address, role, child, log },
             Err(error) => {
                 let _ = fs::remove_file(&log);
                 return Err(self.not_started(role, error.to_string()));
@@ -124,12 +135,7 @@ impl Launch {
     }
 
     fn not_started(&self, role: Role, output: String) -> BenchError {
-        let what = match role {
-            Role::Broker => "the broker",
-            Role::Echo => "the echo",
-            Role::Relay => "the relay",
-        };
-        BenchError::NotStarted { what, path: self.program.clone(), output }
+        BenchError::NotStarted { what: role.name(), path: self.program.clone(), output }
     }
 }
 
@@ -143,6 +149,19 @@ impl Running {
             total_ns += text.split_whitespace().next()?.parse::<u64>().ok()?;
         }
         Some(Duration::from_nanos(total_ns))
+    }
+
+    /// Why a measurement failed: if the program has ended, that and what it said.
+    pub fn explain(&mut self, error: BenchError) -> BenchError {
+        // Its end may follow that of its connections.
+        std::thread::sleep(LOOK_EVERY);
+        match self.child.try_wait() {
+            Ok(Some(_)) => {
+                let output = fs::read_to_string(&self.log).unwrap_or_default();
+                BenchError::Ended { what: self.role.name(), output }
+            }
+            Ok(None) | Err(_) => error,
+        }
     }
 
     fn wait_until_it_listens(&mut self) -> bool {
@@ -227,6 +246,23 @@ mod tests {
     fn a_program_that_is_not_there_is_said() {
         let error = launch("/nowhere/corelane").start(Role::Broker).err().unwrap().to_string();
         assert!(error.contains("/nowhere/corelane") && error.contains("cargo build"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_ends_early_is_told_from_one_that_goes_on() {
+        let running = |program: &str| {
+            let child = Command::new(program).arg("60").stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+            Running { address, role: Role::Echo, child: child.unwrap(), log: log_path() }
+        };
+        let told = |running: &mut Running| {
+            let error = BenchError::Broken { peer: "it".to_owned(), error: io::ErrorKind::BrokenPipe.into() };
+            running.explain(error).to_string()
+        };
+        let mut ended = running("/bin/false");
+        ended.child.wait().unwrap();
+        assert!(told(&mut ended).contains("the echo has ended"));
+        assert!(told(&mut running("/bin/sleep")).contains("it broke"));
     }
 
     #[test]
