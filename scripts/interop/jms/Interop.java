@@ -87,14 +87,9 @@ public final class Interop {
         }
     }
 
-    static boolean full() {
-        return rest.contains("full");
-    }
-
     static int sizeOf(int seq) {
-        int step = full() ? 1 : 10;
-        if (seq % (100 * step) == 50) return MIB;
-        if (seq % (20 * step) == 1) return 65536 + seq;
+        if (seq % 100 == 50) return MIB;
+        if (seq % 20 == 1) return 65536 + seq;
         if (seq % 10 == 2) return 20000;
         if (seq % 10 == 3) return 0;
         return seq * 37 % 2048;

@@ -1,5 +1,5 @@
 'use strict';
-// One case with rhea: node interop.js CASE HOST PORT ADDRESS [full]. Ends with 0, or says what was wrong and ends with 1.
+// One case with rhea: node interop.js CASE HOST PORT ADDRESS [more…]. Ends with 0, or says what was wrong and ends with 1.
 
 const rhea = require('rhea');
 
@@ -9,13 +9,11 @@ const BLOCK = Buffer.alloc(MIB + 1009);
 for (let i = 0; i < BLOCK.length; i++) BLOCK[i] = (i * 131 + (i >> 8) * 17) & 255;
 
 const [name, host, port, address, ...rest] = process.argv.slice(2);
-const full = rest.includes('full');
 
 // The same messages as the other programs make.
 function sizeOf(seq) {
-    const step = full ? 1 : 10;
-    if (seq % (100 * step) === 50) return MIB;
-    if (seq % (20 * step) === 1) return 65536 + seq;
+    if (seq % 100 === 50) return MIB;
+    if (seq % 20 === 1) return 65536 + seq;
     if (seq % 10 === 2) return 20000;
     if (seq % 10 === 3) return 0;
     return seq * 37 % 2048;
@@ -320,7 +318,7 @@ const cases = {
         const state = () => `end of the run: ${deliveries} deliveries, ${finished} finished, ${undeliverable} undeliverable, ` +
             `${returned.size} not back, sent ${senders.map((sender) => [sender.sent, sender.settled()])}`;
         await wait(() => problem || (inbox.check() && finished === count - undeliverable && senders.every((s) => s.done())),
-            state, full ? 200 : 60);
+            state, 200);
         check(!problem, problem);
         for (const sender of senders) equal(sender.outcomes.accepted, sender.sent, 'accepted');
         const other = new Inbox(consumer, address, { credit: count });
@@ -605,7 +603,7 @@ const cases = {
     },
 };
 
-// Messages made one by one: all at once would be hundreds of megabytes in the full form.
+// Messages made one by one: all at once would be hundreds of megabytes.
 function* made(own, producer) {
     for (const seq of own) yield message(seq, { size: sizeOf(seq), producer });
 }

@@ -10,7 +10,7 @@ from proton.utils import ConnectionClosed
 from . import jms_cases, rhea_cases
 from .client import Client, messages
 from .harness import Failure, case, check, equal
-from .proton_cases import expect_rest
+from .steps import expect_rest
 
 NAME, PASSWORD = "alice", "correct horse"
 
@@ -31,9 +31,13 @@ def guarded(ctx):
 
 def corelane(ctx, *arguments, stdin="", codes=(0,)):
     """Runs the program's own command line; what it printed."""
-    done = subprocess.run([ctx.tools.binary, *arguments], input=stdin, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [ctx.tools.binary, *arguments], input=stdin, capture_output=True, text=True, timeout=30
+    )
     if done.returncode not in codes:
-        raise Failure(f"corelane {' '.join(arguments[:2])} ended with {done.returncode}: {(done.stdout + done.stderr)[-500:]}")
+        raise Failure(
+            f"corelane {' '.join(arguments[:2])} ended with {done.returncode}: {(done.stdout + done.stderr)[-500:]}"
+        )
     return done.stdout
 
 
@@ -41,7 +45,10 @@ def refused(ctx, what, **options):
     try:
         Client(ctx.url, timeout=8, **options)
     except (ConnectionClosed, ConnectionException, ProtonException) as error:
-        check("unauthorized" in str(error).lower() or "auth" in str(error).lower(), f"{what}: refused with {error}")
+        check(
+            "unauthorized" in str(error).lower() or "auth" in str(error).lower(),
+            f"{what}: refused with {error}",
+        )
         return
     raise Failure(f"{what} was let in")
 
@@ -59,7 +66,9 @@ def users(ctx):
     refused(inner, "a wrong password", **{**right, "password": "wrong"})
     refused(inner, "an unknown user", **{**right, "user": "mallory"})
     refused(inner, "ANONYMOUS", allowed_mechs="ANONYMOUS")
-    refused(inner, "guest/guest", user="guest", password="guest", allowed_mechs="PLAIN", allow_insecure_mechs=True)
+    refused(
+        inner, "guest/guest", user="guest", password="guest", allowed_mechs="PLAIN", allow_insecure_mechs=True
+    )
     try:
         Client(inner.url, timeout=5, sasl_enabled=False)
         raise Failure("a client without SASL was let in")
@@ -77,19 +86,31 @@ def users(ctx):
             if attempt == 19:
                 raise Failure("a user added while the broker runs is not let in after 10 s")
             time.sleep(0.5)
-    refused(inner, "a removed user", user=NAME, password=PASSWORD, allowed_mechs="PLAIN", allow_insecure_mechs=True)
+    refused(
+        inner,
+        "a removed user",
+        user=NAME,
+        password=PASSWORD,
+        allowed_mechs="PLAIN",
+        allow_insecure_mechs=True,
+    )
 
 
 @case("auth/guest", own_only=True)
 def guest(ctx):
     """Without a users file loopback is open: ANONYMOUS, no SASL, and PLAIN guest/guest, but no other name."""
-    for options in ({"allowed_mechs": "ANONYMOUS"}, {"sasl_enabled": False},
-                    {"user": "guest", "password": "guest", "allowed_mechs": "PLAIN", "allow_insecure_mechs": True}):
+    for options in (
+        {"allowed_mechs": "ANONYMOUS"},
+        {"sasl_enabled": False},
+        {"user": "guest", "password": "guest", "allowed_mechs": "PLAIN", "allow_insecure_mechs": True},
+    ):
         client = Client(ctx.url, **options)
         client.sender(ctx.address()).send(messages(1))
         expect_rest(client, ctx.address(), [0], str(options))
         client.close()
-    refused(ctx, "somebody", user="somebody", password="guest", allowed_mechs="PLAIN", allow_insecure_mechs=True)
+    refused(
+        ctx, "somebody", user="somebody", password="guest", allowed_mechs="PLAIN", allow_insecure_mechs=True
+    )
 
 
 @case("auth/rhea", own_only=True)

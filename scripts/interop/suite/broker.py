@@ -55,21 +55,34 @@ class Broker:
 
     def start(self):
         self.port = free_port()
-        command = [self.binary, "serve", "--listen", f"{self.host}:{self.port}", "--shards", str(self.shards),
-                   "--config", self.config_path, *self.arguments]
+        command = [
+            self.binary,
+            "serve",
+            "--listen",
+            f"{self.host}:{self.port}",
+            "--shards",
+            str(self.shards),
+            "--config",
+            self.config_path,
+            *self.arguments,
+        ]
         self.log = open(self.log_path, "ab")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         deadline = time.monotonic() + START_SECONDS
         while True:
             if self.process.poll() is not None:
-                raise RuntimeError(f"the broker ended with {self.process.returncode} at its start:\n{self.log_tail()}")
+                raise RuntimeError(
+                    f"the broker ended with {self.process.returncode} at its start:\n{self.log_tail()}"
+                )
             try:
                 socket.create_connection((self.host, self.port), 1).close()
                 return self
             except OSError:
                 if time.monotonic() > deadline:
                     self.kill()
-                    raise RuntimeError(f"the broker does not listen after {START_SECONDS} s:\n{self.log_tail()}")
+                    raise RuntimeError(
+                        f"the broker does not listen after {START_SECONDS} s:\n{self.log_tail()}"
+                    )
                 time.sleep(0.02)
 
     @property

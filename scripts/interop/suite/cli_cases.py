@@ -4,7 +4,7 @@ from . import jms_cases, rhea_cases
 from .auth_cases import corelane
 from .client import Client, body_is_right, message, seqs, settle
 from .harness import case, check, equal, in_order
-from .proton_cases import expect_rest
+from .steps import expect_rest
 
 
 @case("cli/send-receive-browse", own_only=True)
@@ -16,8 +16,14 @@ def send_receive_browse(ctx):
     corelane(ctx, "send", address, "-", "--property", "colour=red", *url, stdin="from the standard input")
     expected = ["hello", "again", "again", "again", "from the standard input"]
     equal(corelane(ctx, "browse", address, *url).splitlines(), expected, "corelane browse")
-    equal(corelane(ctx, "browse", address, "-n", "2", *url).splitlines(), expected[:2], "corelane browse -n 2")
-    equal(corelane(ctx, "receive", address, "--selector", "colour = 'red'", *url).splitlines(), expected[4:], "with a selector")
+    equal(
+        corelane(ctx, "browse", address, "-n", "2", *url).splitlines(), expected[:2], "corelane browse -n 2"
+    )
+    equal(
+        corelane(ctx, "receive", address, "--selector", "colour = 'red'", *url).splitlines(),
+        expected[4:],
+        "with a selector",
+    )
     equal(corelane(ctx, "receive", address, *url).splitlines(), expected[:1], "corelane receive")
     out = corelane(ctx, "receive", address, "-n", "10", "--timeout", "1", *url, codes=(3,))
     equal(out.splitlines(), expected[1:4], "corelane receive -n 10, exit code 3")
@@ -53,7 +59,9 @@ PRODUCERS = ("proton", "rhea", "jms")
 def produce(ctx, client, address):
     if client == "proton":
         connection = Client(ctx.url)
-        connection.sender(address).send([message(seq, seq * 97 % 40000, id=f"m{seq}", durable=seq % 2 == 0) for seq in range(500)])
+        connection.sender(address).send(
+            [message(seq, seq * 97 % 40000, id=f"m{seq}", durable=seq % 2 == 0) for seq in range(500)]
+        )
         connection.close()
     else:
         program = rhea_cases if client == "rhea" else jms_cases
@@ -89,4 +97,3 @@ for one in PRODUCERS:
     for other in PRODUCERS:
         if one != other:
             declare_pair(one, other)
-

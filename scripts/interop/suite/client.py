@@ -96,8 +96,13 @@ def settle(delivery, outcome="accepted"):
         delivery.local.undeliverable = True
     elif outcome == "failed":
         delivery.local.failed = True
-    states = {"accepted": Delivery.ACCEPTED, "rejected": Delivery.REJECTED, "released": Delivery.RELEASED,
-              "failed": Delivery.MODIFIED, "undeliverable": Delivery.MODIFIED}
+    states = {
+        "accepted": Delivery.ACCEPTED,
+        "rejected": Delivery.REJECTED,
+        "released": Delivery.RELEASED,
+        "failed": Delivery.MODIFIED,
+        "undeliverable": Delivery.MODIFIED,
+    }
     delivery.update(states[outcome])
     delivery.settle()
 
@@ -109,7 +114,9 @@ class Steady(BlockingConnection):
     closed_with = None
 
     def on_connection_remote_close(self, event):
-        self.closed_with = event.connection.remote_condition.name if event.connection.remote_condition else "no error"
+        self.closed_with = (
+            event.connection.remote_condition.name if event.connection.remote_condition else "no error"
+        )
         super().on_connection_remote_close(event)
 
     def wait(self, condition, timeout=False, msg=None):
@@ -174,7 +181,10 @@ class Client:
             return
         self.connection.closing = True
         self.remote.close()
-        self.wait(lambda: self.connection.disconnected or self.remote.state & Endpoint.REMOTE_CLOSED, "answer to close")
+        self.wait(
+            lambda: self.connection.disconnected or self.remote.state & Endpoint.REMOTE_CLOSED,
+            "answer to close",
+        )
 
     def abandon(self):
         """Closes the socket under the connection, without a word of AMQP."""
@@ -192,14 +202,18 @@ class Sender:
     def __init__(self, client, address, options, name):
         self.client = client
         self.box = Outbox()
-        self.link = client.container.create_sender(client.remote, address, name=name or str(uuid.uuid4()), handler=self.box, options=options)
+        self.link = client.container.create_sender(
+            client.remote, address, name=name or str(uuid.uuid4()), handler=self.box, options=options
+        )
         client.attached(self.link, self.box)
         self.sent = 0
 
     def send(self, messages, timeout=SECONDS):
         """Sends all and waits until each has its outcome."""
         self.start(messages)
-        self.client.wait(lambda: self.step() or self.done() or self.box.error, "outcome of all messages sent", timeout)
+        self.client.wait(
+            lambda: self.step() or self.done() or self.box.error, "outcome of all messages sent", timeout
+        )
         if self.box.error:
             raise Failure(f"the sender's link was closed: {self.box.error}")
         return self
@@ -232,7 +246,9 @@ class Receiver:
     def __init__(self, client, address, credit, options, name, each):
         self.client = client
         self.box = Inbox(each)
-        self.link = client.container.create_receiver(client.remote, address, name=name or str(uuid.uuid4()), handler=self.box, options=options)
+        self.link = client.container.create_receiver(
+            client.remote, address, name=name or str(uuid.uuid4()), handler=self.box, options=options
+        )
         client.attached(self.link, self.box)
         if credit:
             self.link.flow(credit)
@@ -243,8 +259,10 @@ class Receiver:
 
     def take(self, count, timeout=SECONDS):
         """The next `count` messages with their deliveries."""
+
         def there():
             return len(self.box.items) >= count or self.box.error
+
         try:
             self.client.wait(there, "message", timeout)
         except Failure:
@@ -257,8 +275,10 @@ class Receiver:
     def drain(self, credit=1, timeout=SECONDS):
         """Asks for what there is now, up to `credit` messages; returns all that arrived and were not taken yet."""
         self.link.drain(credit)
+
         def drained():
             return self.box.error or not (self.link.draining() or self.link.queued)
+
         self.client.wait(drained, "answer to drain", timeout)
         if self.box.error:
             raise Failure(f"the receiver's link was closed: {self.box.error}")
@@ -267,13 +287,15 @@ class Receiver:
 
     def close(self):
         self.link.close()
-        self.client.wait(lambda: not self.link.state & Endpoint.REMOTE_ACTIVE, "answer to a receiver's detach")
+        self.client.wait(
+            lambda: not self.link.state & Endpoint.REMOTE_ACTIVE, "answer to a receiver's detach"
+        )
 
 
 def message(seq, size=None, producer="p", **fields):
     """A message that knows its place: `seq` and `producer` in its application properties."""
     size = seq % 100 if size is None else size
-    body = BLOCK[seq % 1009:seq % 1009 + size]
+    body = BLOCK[seq % 1009 : seq % 1009 + size]
     properties = {"seq": seq, "producer": producer, "size": size, **fields.pop("properties", {})}
     return Message(body=body, inferred=True, properties=properties, **fields)
 
@@ -288,8 +310,19 @@ def seqs(taken):
 
 def body_is_right(received):
     seq, size = received.properties["seq"], received.properties["size"]
-    return bytes(received.body or b"") == BLOCK[seq % 1009:seq % 1009 + size]
+    return bytes(received.body or b"") == BLOCK[seq % 1009 : seq % 1009 + size]
 
 
-__all__ = ["Client", "Delivery", "Endpoint", "Message", "Refused", "Source", "body_is_right", "message",
-           "messages", "seqs", "settle"]
+__all__ = [
+    "Client",
+    "Delivery",
+    "Endpoint",
+    "Message",
+    "Refused",
+    "Source",
+    "body_is_right",
+    "message",
+    "messages",
+    "seqs",
+    "settle",
+]

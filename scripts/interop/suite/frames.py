@@ -10,8 +10,19 @@ AMQP = b"AMQP\x00\x01\x00\x00"
 SASL = b"AMQP\x03\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = range(0x40, 0x45)
-NAMES = {OPEN: "open", BEGIN: "begin", ATTACH: "attach", FLOW: "flow", TRANSFER: "transfer", DISPOSITION: "disposition",
-         DETACH: "detach", END: "end", CLOSE: "close", MECHANISMS: "mechanisms", OUTCOME: "outcome"}
+NAMES = {
+    OPEN: "open",
+    BEGIN: "begin",
+    ATTACH: "attach",
+    FLOW: "flow",
+    TRANSFER: "transfer",
+    DISPOSITION: "disposition",
+    DETACH: "detach",
+    END: "end",
+    CLOSE: "close",
+    MECHANISMS: "mechanisms",
+    OUTCOME: "outcome",
+}
 ERROR = 0x1D
 SOURCE, TARGET = 0x28, 0x29
 SECONDS = 15
@@ -76,8 +87,25 @@ def encode(value):
 
 
 FIXED = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0, 0x45: []}
-NUMBERS = {0x50: ">B", 0x51: ">b", 0x52: ">B", 0x53: ">B", 0x54: ">b", 0x55: ">b", 0x56: ">?", 0x60: ">H", 0x61: ">h",
-           0x70: ">I", 0x71: ">i", 0x72: ">f", 0x73: ">i", 0x80: ">Q", 0x81: ">q", 0x82: ">d", 0x83: ">q"}
+NUMBERS = {
+    0x50: ">B",
+    0x51: ">b",
+    0x52: ">B",
+    0x53: ">B",
+    0x54: ">b",
+    0x55: ">b",
+    0x56: ">?",
+    0x60: ">H",
+    0x61: ">h",
+    0x70: ">I",
+    0x71: ">i",
+    0x72: ">f",
+    0x73: ">i",
+    0x80: ">Q",
+    0x81: ">q",
+    0x82: ">d",
+    0x83: ">q",
+}
 
 
 def decode(data, at=0):
@@ -92,11 +120,11 @@ def decode(data, at=0):
         return FIXED[code], at
     if code in NUMBERS:
         size = struct.calcsize(NUMBERS[code])
-        return struct.unpack(NUMBERS[code], data[at:at + size])[0], at + size
+        return struct.unpack(NUMBERS[code], data[at : at + size])[0], at + size
     if code == 0x98:
-        return data[at:at + 16], at + 16
+        return data[at : at + 16], at + 16
     wide = code & 0x10
-    size = struct.unpack(">I", data[at:at + 4])[0] if wide else data[at]
+    size = struct.unpack(">I", data[at : at + 4])[0] if wide else data[at]
     at += 4 if wide else 1
     end = at + size
     kind = code & 0xEF
@@ -104,10 +132,10 @@ def decode(data, at=0):
         return data[at:end], end
     if kind in (0xA1, 0xA3):
         return data[at:end].decode(), end
-    count = struct.unpack(">I", data[at:at + 4])[0] if wide else data[at]
+    count = struct.unpack(">I", data[at : at + 4])[0] if wide else data[at]
     at += 4 if wide else 1
     if kind == 0xE0:
-        constructor, items = data[at:at + 1], []
+        constructor, items = data[at : at + 1], []
         at += 1
         for _ in range(count):
             piece, used = decode(constructor + data[at:end])
@@ -188,7 +216,7 @@ class Socket:
 
     def read_frame(self, seconds=SECONDS):
         size, doff, kind, channel = struct.unpack(">IBBH", self.read(8, seconds))
-        body = self.read(size - 8, seconds)[4 * doff - 8:]
+        body = self.read(size - 8, seconds)[4 * doff - 8 :]
         if not body:
             return Frame(kind, channel, None, None, b"")
         performative, used = decode(body)
@@ -251,16 +279,41 @@ class Socket:
 
     def attach_sender(self, address, handle=0, settle=None, channel=0, name=None, credit=True):
         """Attaches a sender and waits for credit; the broker's attach."""
-        self.frame(ATTACH, [name or f"sender-{channel}-{handle}", Uint(handle), False, settle, None,
-                            Described(SOURCE, ["here"]), Described(TARGET, [address]), None, None, Uint(0)], channel=channel)
+        self.frame(
+            ATTACH,
+            [
+                name or f"sender-{channel}-{handle}",
+                Uint(handle),
+                False,
+                settle,
+                None,
+                Described(SOURCE, ["here"]),
+                Described(TARGET, [address]),
+                None,
+                None,
+                Uint(0),
+            ],
+            channel=channel,
+        )
         answer = self.expect(ATTACH)
         if credit:
             self.expect_flow()
         return answer
 
     def attach_receiver(self, address, handle=1, channel=0, name=None):
-        self.frame(ATTACH, [name or f"receiver-{channel}-{handle}", Uint(handle), True, None, None,
-                            Described(SOURCE, [address]), Described(TARGET, ["here"])], channel=channel)
+        self.frame(
+            ATTACH,
+            [
+                name or f"receiver-{channel}-{handle}",
+                Uint(handle),
+                True,
+                None,
+                None,
+                Described(SOURCE, [address]),
+                Described(TARGET, ["here"]),
+            ],
+            channel=channel,
+        )
         return self.expect(ATTACH)
 
     def expect_flow(self, seconds=SECONDS):
@@ -268,10 +321,25 @@ class Socket:
         return found
 
     def flow(self, handle, credit, drain=False, channel=0, delivery_count=0, incoming=0, window=2048):
-        self.frame(FLOW, [Uint(incoming), Uint(window), Uint(0), Uint(window), Uint(handle), Uint(delivery_count), Uint(credit),
-                          None, drain], channel=channel)
+        self.frame(
+            FLOW,
+            [
+                Uint(incoming),
+                Uint(window),
+                Uint(0),
+                Uint(window),
+                Uint(handle),
+                Uint(delivery_count),
+                Uint(credit),
+                None,
+                drain,
+            ],
+            channel=channel,
+        )
 
-    def transfer(self, body, handle=0, more=False, aborted=False, settled=False, first=True, channel=0, tag=None):
+    def transfer(
+        self, body, handle=0, more=False, aborted=False, settled=False, first=True, channel=0, tag=None
+    ):
         """One frame of a message; only the first one of a delivery carries its id and tag."""
         fields = [Uint(handle)]
         if first:
@@ -285,10 +353,21 @@ class Socket:
         self.frame(TRANSFER, fields, body, channel=channel)
 
 
-def open_fields(container="raw", hostname=None, max_frame_size=None, channel_max=None, idle_timeout=None, properties=None):
-    return [container, hostname, None if max_frame_size is None else Uint(max_frame_size),
-            None if channel_max is None else Ushort(channel_max), None if idle_timeout is None else Uint(idle_timeout),
-            None, None, None, None, properties]
+def open_fields(
+    container="raw", hostname=None, max_frame_size=None, channel_max=None, idle_timeout=None, properties=None
+):
+    return [
+        container,
+        hostname,
+        None if max_frame_size is None else Uint(max_frame_size),
+        None if channel_max is None else Ushort(channel_max),
+        None if idle_timeout is None else Uint(idle_timeout),
+        None,
+        None,
+        None,
+        None,
+        properties,
+    ]
 
 
 def data(body):

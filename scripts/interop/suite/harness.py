@@ -32,9 +32,11 @@ class Case:
 
 def case(name, seconds=60, shards=(1, 4), own_only=False):
     """Declares a case. `own_only`: it relies on what Corelane alone promises, so no other broker is asked."""
+
     def declare(body):
         CASES.append(Case(name, body, seconds, shards, own_only))
         return body
+
     return declare
 
 
@@ -57,8 +59,10 @@ def in_order(found, expected, what):
     """Both are lists of the same things in the same order; names the first place where they part."""
     for index, (left, right) in enumerate(zip(found, expected)):
         if left != right:
-            around = found[max(0, index - 3):index + 5]
-            raise Failure(f"{what}: at place {index} expected {right!r}, found {left!r} (around it: {short(around)})")
+            around = found[max(0, index - 3) : index + 5]
+            raise Failure(
+                f"{what}: at place {index} expected {right!r}, found {left!r} (around it: {short(around)})"
+            )
     equal(len(found), len(expected), f"{what}, count")
 
 
@@ -87,8 +91,15 @@ class Context:
         """Runs a client program to its end and returns what it printed; its last line says why it failed."""
         environment = {**os.environ, **(environment or {})}
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds,
-                                  env=environment, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+            )
         except subprocess.TimeoutExpired as late:
             said = ((late.stdout or b"") + (late.stderr or b"")).decode(errors="replace")[-600:]
             raise Failure(f"{os.path.basename(command[0])} did not end within {seconds} s; it said: {said}")
@@ -168,7 +179,9 @@ class Runner:
         self.failed.append(f"{case.name} [shards {shards}]")
         print(f"FAILED ({took:.1f} s): {reason}", flush=True)
         if not self.external:
-            print("  the broker's log ends with:\n    " + broker.log_tail().replace("\n", "\n    "), flush=True)
+            print(
+                "  the broker's log ends with:\n    " + broker.log_tail().replace("\n", "\n    "), flush=True
+            )
             # The next case gets a broker that this one has not touched.
             broker.stop()
             return self.start(shards)

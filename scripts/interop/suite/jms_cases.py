@@ -2,19 +2,36 @@
 
 import subprocess
 
-from .client import Client, messages
+from .client import messages
 from .harness import Failure, case
-from .proton_cases import expect_rest
+from .steps import connect, expect_rest
 
-NAMES = ("volume", "frames", "browse", "selector", "competing", "one-at-a-time", "drain", "link-close", "connection-close",
-         "recover", "many-links", "homed-apart", "request-response", "anonymous-relay", "presettled", "outcomes",
-         "time-to-live", "types", "async-send")
+NAMES = (
+    "volume",
+    "frames",
+    "browse",
+    "selector",
+    "competing",
+    "one-at-a-time",
+    "drain",
+    "link-close",
+    "connection-close",
+    "recover",
+    "many-links",
+    "homed-apart",
+    "request-response",
+    "anonymous-relay",
+    "presettled",
+    "outcomes",
+    "time-to-live",
+    "types",
+    "async-send",
+)
 
 
 def command(ctx, name, *more, address=None):
     broker = ctx.broker
-    full = ["full"] if ctx.full else []
-    return [*ctx.tools.java(), name, broker.host, str(broker.port), address or ctx.address(), *more, *full]
+    return [*ctx.tools.java(), name, broker.host, str(broker.port), address or ctx.address(), *more]
 
 
 def declare(name):
@@ -32,10 +49,11 @@ for each in NAMES:
 @case("jms/kill")
 def kill(ctx):
     """A JMS client killed with unsettled deliveries: they come back in order, once."""
-    client = Client(ctx.url)
-    ctx.later(client.close)
+    client = connect(ctx)
     client.sender(ctx.address()).send(messages(60))
-    child = subprocess.Popen(command(ctx, "hold"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    child = subprocess.Popen(
+        command(ctx, "hold"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     ctx.later(child.kill)
     said = child.stdout.readline()
     if said != "holding\n":

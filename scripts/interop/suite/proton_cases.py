@@ -1,49 +1,14 @@
-"""qpid-proton for Python."""
+"""qpid-proton for Python: messages, what they are asked for with, and what becomes of them."""
 
-import random
-import signal
-import subprocess
-import sys
-import time
 import uuid
 
-from proton import ConnectionException, Described, Message, symbol, ulong
+from proton import Described, Message, symbol, ulong
 from proton.reactor import AtLeastOnce, AtMostOnce, Copy, Filter, Selector
-from proton.utils import ConnectionClosed
 
-from .client import Client, Refused, Source, body_is_right, message, messages, seqs, settle
+from .client import Refused, Source, body_is_right, message, messages, seqs, settle
 from .harness import Failure, case, check, equal, in_order, short
 from .load import outcome_of, size_of
-
-
-def connect(ctx, beside=None, **options):
-    client = Client(ctx.url, beside=beside, **options)
-    ctx.later(client.close)
-    return client
-
-
-def fill(ctx, address, count, beside=None, **fields):
-    """Puts `count` messages into a queue, from a connection of their own."""
-    client = Client(ctx.url, beside=beside)
-    sender = client.sender(address)
-    sender.send(messages(count, **fields))
-    equal(len(sender.box.accepted), count, "messages accepted by the broker")
-    client.close()
-
-
-def expect_rest(client, address, expected, what="what is left in the queue"):
-    """Takes all that the queue still has, accepts it and compares."""
-    receiver = client.receiver(address)
-    found = []
-    while True:
-        taken = receiver.drain(1000)
-        if not taken:
-            break
-        found += seqs(taken)
-        for _, delivery in taken:
-            settle(delivery)
-    receiver.close()
-    in_order(found, list(expected), what)
+from .steps import connect, expect_rest
 
 
 @case("proton/volume", seconds=240)
@@ -54,28 +19,37 @@ def volume(ctx):
     names = [f"p{index}" for index in range(producers)]
     senders = [connect(ctx, beside=home).sender(address) for _ in names]
     seen = Seen(names, window)
-    receiver = connect(ctx, beside=home).receiver(address, credit=window, each=lambda m, d: seen.take(m, d, receiver))
+    receiver = connect(ctx, beside=home).receiver(
+        address, credit=window, each=lambda m, d: seen.take(m, d, receiver)
+    )
     for index, (name, sender) in enumerate(zip(names, senders)):
-        sender.start(volume_messages(name, range(index, count, producers), ctx.full))
+        sender.start(volume_messages(name, range(index, count, producers)))
 
     def done():
         for sender in senders:
             sender.step()
-        return seen.problem or (seen.finished == count - seen.undeliverable and all(s.done() for s in senders))
+        return seen.problem or (
+            seen.finished == count - seen.undeliverable and all(s.done() for s in senders)
+        )
+
     try:
-        home.wait(done, "end of the volume run", 200 if ctx.full else 60)
+        home.wait(done, "end of the volume run", 200)
     except Failure as late:
         sent = [(sender.sent, sender.box.settled(), sender.link.credit) for sender in senders]
-        raise Failure(f"{late}: {seen.deliveries} deliveries, {seen.finished} finished, {seen.undeliverable} undeliverable, "
-                      f"not back: {short(seen.returned)}; senders' sent, settled, credit: {sent}")
+        raise Failure(
+            f"{late}: {seen.deliveries} deliveries, {seen.finished} finished, {seen.undeliverable} undeliverable, "
+            f"not back: {short(seen.returned)}; senders' sent, settled, credit: {sent}"
+        )
     check(not seen.problem, seen.problem)
     for sender in senders:
         equal(len(sender.box.accepted), sender.sent, "messages accepted by the broker")
     equal(receiver.drain(10), [], "messages that came although all were seen")
     # What this link called undeliverable is there for another one, in order.
     other = home.receiver(address, credit=count)
-    expected = {name: [seq for seq in range(index, count, producers) if outcome_of(seq) == "undeliverable"]
-                for index, name in enumerate(names)}
+    expected = {
+        name: [seq for seq in range(index, count, producers) if outcome_of(seq) == "undeliverable"]
+        for index, name in enumerate(names)
+    }
     found = {name: [] for name in names}
     for received, delivery in other.take(seen.undeliverable):
         found[received.properties["producer"]].append(received.properties["seq"])
@@ -88,8 +62,8 @@ def volume(ctx):
     expect_rest(home, address, [])
 
 
-def volume_messages(producer, own, full):
-    return (message(seq, size_of(seq, full), producer=producer) for seq in own)
+def volume_messages(producer, own):
+    return (message(seq, size_of(seq), producer=producer) for seq in own)
 
 
 class Seen:
@@ -134,8 +108,10 @@ class Seen:
         self.finished += 1
         expected = 1 if outcome == "failed" else 0
         if received.delivery_count != expected:
-            self.problem = self.problem or (f"{seq} was {outcome} and came back with delivery-count "
-                                            f"{received.delivery_count} instead of {expected}")
+            self.problem = self.problem or (
+                f"{seq} was {outcome} and came back with delivery-count "
+                f"{received.delivery_count} instead of {expected}"
+            )
         # A returned message stands before all that were not sent yet, so only credit given before lets others pass.
         if self.deliveries - when > 2 * self.window:
             self.problem = self.problem or f"{seq} came back after {self.deliveries - when} other deliveries"
@@ -144,14 +120,21 @@ class Seen:
 @case("proton/frames")
 def several_frames(ctx):
     """Messages of many frames each, both ways, with frames of 512 bytes to 64 KiB."""
-    for frame, sizes in ((512, (0, 1, 400, 512, 513, 60_000)), (4096, (4096, 1 << 20)), (65536, (65_536, 1 << 20))):
+    for frame, sizes in (
+        (512, (0, 1, 400, 512, 513, 60_000)),
+        (4096, (4096, 1 << 20)),
+        (65536, (65_536, 1 << 20)),
+    ):
         address = ctx.address(str(frame))
         client = connect(ctx, max_frame_size=frame)
         sender = client.sender(address)
         sender.send([message(seq, size) for seq, size in enumerate(sizes)])
         equal(len(sender.box.accepted), len(sizes), f"accepted with frames of {frame} bytes")
         for received, delivery in client.receiver(address, credit=len(sizes)).take(len(sizes)):
-            check(body_is_right(received), f"frames of {frame} bytes: body of {received.properties} is not what was sent")
+            check(
+                body_is_right(received),
+                f"frames of {frame} bytes: body of {received.properties} is not what was sent",
+            )
             settle(delivery)
         expect_rest(client, address, [])
 
@@ -167,6 +150,7 @@ def session_window(ctx):
     def narrow(link):
         # Room for one message and a part of the next: the library takes whole messages only.
         link.session.incoming_capacity = 65536
+
     receiver = slow.receiver(address, credit=count, options=Source(narrow))
     for seq in range(count):
         received, delivery = receiver.take(1)[0]
@@ -213,8 +197,11 @@ def selector(ctx):
     client = connect(ctx)
     colours = ["red", "green", "blue"]
     client.sender(address).send(
-        [message(seq, properties={"colour": colours[seq % 3], "weight": seq / 2}) for seq in range(300)])
-    receiver = client.receiver(address, credit=300, options=Selector("colour = 'red' AND weight BETWEEN 30 AND 90"))
+        [message(seq, properties={"colour": colours[seq % 3], "weight": seq / 2}) for seq in range(300)]
+    )
+    receiver = client.receiver(
+        address, credit=300, options=Selector("colour = 'red' AND weight BETWEEN 30 AND 90")
+    )
     expected = [seq for seq in range(300) if seq % 3 == 0 and 30 <= seq / 2 <= 90]
     taken = receiver.take(len(expected))
     in_order(seqs(taken), expected, "selected")
@@ -224,8 +211,12 @@ def selector(ctx):
     browser = client.receiver(address, options=[Copy(), Selector("colour LIKE 'g%' AND seq < 20")])
     in_order(seqs(browser.drain(1000)), [1, 4, 7, 10, 13, 16, 19], "browsed with a selector")
     # By its registered numeric code too.
-    numeric = Filter({symbol("any-name"): Described(ulong(0x0000468C00000004), "colour IN ('blue', 'none') AND seq < 6")})
-    in_order(seqs(client.receiver(address, options=[Copy(), numeric]).drain(10)), [2, 5], "by the numeric code")
+    numeric = Filter(
+        {symbol("any-name"): Described(ulong(0x0000468C00000004), "colour IN ('blue', 'none') AND seq < 6")}
+    )
+    in_order(
+        seqs(client.receiver(address, options=[Copy(), numeric]).drain(10)), [2, 5], "by the numeric code"
+    )
     # A later message wakes the consumer whose selector it matches.
     client.sender(address).send([message(300, properties={"colour": "red", "weight": 31})])
     late = receiver.drain(10) or receiver.take(1)
@@ -247,10 +238,24 @@ def selector_types(ctx):
     client = connect(ctx)
     rows = [{"s": "x"}, {"s": 1}, {"s": 1.0}, {"s": True}, {}]
     client.sender(address).send(
-        [message(seq, properties=row, priority=seq, id=f"id-{seq}", subject=f"kind{seq}") for seq, row in enumerate(rows)])
-    for text, expected in [("s = 1", [1, 2]), ("s <> 1", []), ("NOT (s = 1)", [0, 3]), ("s IS NULL", [4]), ("s = 'x'", [0]),
-                           ("s = TRUE", [3]), ("s > 0 OR s IS NOT NULL", [0, 1, 2, 3]), ("JMSPriority >= 3", [3, 4]),
-                           ("JMSType = 'kind2'", [2]), ("size + 1 = seq + 1", [0, 1, 2, 3, 4]), ("s / 0 = 1", [])]:
+        [
+            message(seq, properties=row, priority=seq, id=f"id-{seq}", subject=f"kind{seq}")
+            for seq, row in enumerate(rows)
+        ]
+    )
+    for text, expected in [
+        ("s = 1", [1, 2]),
+        ("s <> 1", []),
+        ("NOT (s = 1)", [0, 3]),
+        ("s IS NULL", [4]),
+        ("s = 'x'", [0]),
+        ("s = TRUE", [3]),
+        ("s > 0 OR s IS NOT NULL", [0, 1, 2, 3]),
+        ("JMSPriority >= 3", [3, 4]),
+        ("JMSType = 'kind2'", [2]),
+        ("size + 1 = seq + 1", [0, 1, 2, 3, 4]),
+        ("s / 0 = 1", []),
+    ]:
         found = seqs(client.receiver(address, options=[Copy(), Selector(text)]).drain(100))
         equal(sorted(found), expected, text)
 
@@ -267,7 +272,9 @@ def competing(ctx):
             shares[index].append(received.properties["seq"])
             settle(delivery)
             receivers[index].link.flow(1)
+
         return each
+
     receivers = [connect(ctx, beside=home).receiver(address, each=taker(index)) for index in range(2)]
     for receiver in receivers:
         receiver.link.flow(50)
@@ -343,235 +350,6 @@ def drain(ctx):
         equal(client.receiver(address, options=Selector("seq = 7")).drain(1), [], "drained by a new link")
 
 
-@case("proton/link-close")
-def link_close(ctx):
-    """A link closed with unsettled deliveries: they come back in order, what was settled does not."""
-    address = ctx.address()
-    client = connect(ctx)
-    client.sender(address).send(messages(100))
-    receiver = client.receiver(address, credit=50)
-    taken = receiver.take(50)
-    for seq in (0, 3, 7, 49):
-        settle(taken[seq][1])
-    settle(taken[5][1], "rejected")
-    receiver.close()
-    rest = [seq for seq in range(100) if seq not in (0, 3, 5, 7, 49)]
-    second = client.receiver(address, credit=200)
-    taken = second.take(len(rest))
-    in_order(seqs(taken), rest, "after the first close")
-    # A link that ends without outcomes tried its oldest delivery, no other.
-    equal([received.delivery_count for received, _ in taken], [1] + [0] * (len(rest) - 1), "delivery-counts")
-    second.close()
-    expect_rest(client, address, rest, "after the second close")
-
-
-@case("proton/connection-close")
-def connection_close(ctx):
-    """A connection closed with unsettled deliveries on several links, while others wait for them."""
-    home = connect(ctx)
-    addresses = [ctx.address(f"q{index}") for index in range(4)]
-    for address in addresses:
-        home.sender(address).send(messages(60))
-    holder = Client(ctx.url, beside=home)
-    held = [holder.receiver(address, credit=40) for address in addresses]
-    for receiver in held:
-        in_order(seqs(receiver.take(40)), list(range(40)), "held")
-    # The waiting consumer has credit for more than is left: it gets the rest now, and the returned ones in their order.
-    waiting = [home.receiver(address, credit=100) for address in addresses]
-    for receiver in waiting:
-        in_order(seqs(receiver.take(20)), list(range(40, 60)), "left over")
-    holder.close()
-    for receiver in waiting:
-        taken = receiver.take(40)
-        in_order(seqs(taken), list(range(40)), "returned by the closed connection")
-        equal([received.delivery_count for received, _ in taken], [1] + [0] * 39, "delivery-counts (the oldest was tried)")
-        check(not any(received.first_acquirer for received, _ in taken), "a returned message claims a first acquirer")
-
-
-@case("proton/kill")
-def kill(ctx):
-    """A client killed with unsettled deliveries: they come back in order, once."""
-    address = ctx.address()
-    client = connect(ctx)
-    client.sender(address).send(messages(500))
-    for turn in range(3):
-        code = ("import sys; sys.path.insert(0, sys.argv[1]); from suite.client import Client, seqs\n"
-                "client = Client(sys.argv[2]); receiver = client.receiver(sys.argv[3], credit=300)\n"
-                "assert seqs(receiver.take(300)) == list(range(300)), 'wrong order'\n"
-                "print('holding', flush=True); client.pause(60)\n")
-        child = subprocess.Popen([sys.executable, "-c", code, ctx.tools.suite_folder, ctx.url, address],
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        ctx.later(child.kill)
-        if child.stdout.readline() != "holding\n":
-            raise Failure(f"turn {turn}: the client to be killed failed: {child.stderr.read()[-500:]}")
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-    time.sleep(0.3)
-    expect_rest(client, address, range(500), "after three killed clients")
-
-
-@case("proton/many-unsettled")
-def many_unsettled(ctx):
-    """20,000 deliveries unsettled on one link come back in order when it closes."""
-    address, count = ctx.address(), 20_000
-    client = connect(ctx)
-    client.sender(address).send(messages(count, size=10), timeout=40)
-    receiver = client.receiver(address, credit=count)
-    in_order(seqs(receiver.take(count, 40)), list(range(count)), "first time")
-    receiver.close()
-    again = client.receiver(address, credit=count)
-    in_order(seqs(again.take(count, 40)), list(range(count)), "second time")
-
-
-@case("proton/many-links")
-def many_links(ctx):
-    """One connection with senders and receivers for 40 queues, which live on all shards."""
-    count = 100
-    addresses = [ctx.address(f"q{index}") for index in range(40)]
-    client = connect(ctx)
-    receivers = [client.receiver(address, credit=count) for address in addresses]
-    senders = [client.sender(address) for address in addresses]
-    for sender in senders:
-        sender.start(messages(count))
-    client.wait(lambda: [sender.step() for sender in senders] and all(sender.done() for sender in senders),
-                "outcomes of all senders", 40)
-    for address, receiver in zip(addresses, receivers):
-        taken = receiver.take(count)
-        in_order(seqs(taken), list(range(count)), address)
-        for _, delivery in taken:
-            settle(delivery)
-    for receiver in receivers:
-        equal(receiver.drain(1), [], "left in a queue")
-
-
-@case("proton/two-busy-queues")
-def two_busy_queues(ctx):
-    """Two busy consumers of one connection alternate; neither waits for the other to run dry."""
-    count = 2000
-    client = connect(ctx)
-    order = []
-
-    def note(name):
-        def each(_received, delivery):
-            order.append(name)
-            settle(delivery)
-        return each
-    for name in ("a", "b"):
-        client.sender(ctx.address(name)).send(messages(count, size=100))
-    receivers = [client.receiver(ctx.address(name), each=note(name)) for name in ("a", "b")]
-    for receiver in receivers:
-        receiver.link.flow(count)
-    client.wait(lambda: len(order) == 2 * count, "all messages")
-    first_dry = min(len(order) - 1 - order[::-1].index(name) for name in ("a", "b"))
-    other = "b" if order[first_dry] == "a" else "a"
-    served = order[:first_dry].count(other)
-    check(served >= count // 2, f"when one queue ran dry, the other had got {served} of {count}")
-
-
-@case("proton/homed-apart")
-def homed_apart(ctx):
-    """Eight connections in a ring: each consumes one queue and produces into the next one's."""
-    places, count = 8, 400
-    home = connect(ctx)
-    clients = [connect(ctx, beside=home) for _ in range(places)]
-    addresses = [ctx.address(f"q{index}") for index in range(places)]
-    receivers = [client.receiver(address, credit=count) for client, address in zip(clients, addresses)]
-    senders = [client.sender(addresses[(index + 1) % places]) for index, client in enumerate(clients)]
-    for index, sender in enumerate(senders):
-        sender.start(messages(count, producer=f"p{index}"))
-    home.wait(lambda: [sender.step() for sender in senders] and all(sender.done() for sender in senders),
-              "outcomes of all senders", 40)
-    for index, receiver in enumerate(receivers):
-        taken = receiver.take(count)
-        in_order(seqs(taken), list(range(count)), addresses[index])
-        equal({item[0].properties["producer"] for item in taken}, {f"p{(index - 1) % places}"}, "who sent it")
-
-
-@case("proton/moves-while-producing")
-def moves_while_producing(ctx):
-    """A connection produces to queues on several shards, then attaches its first consumer; order holds, all are settled once."""
-    count, places = 1500, 8
-    home = connect(ctx)
-    client = connect(ctx, beside=home)
-    addresses = [ctx.address(f"q{index}") for index in range(places)]
-    senders = [client.sender(address) for address in addresses]
-    for sender in senders:
-        sender.start(messages(count, size=50))
-    started = []
-
-    def step():
-        for sender in senders:
-            sender.step()
-        if not started and sum(sender.box.settled() for sender in senders) > places * count // 4:
-            started.append(client.container.create_receiver(client.remote, ctx.address("other")))
-            started[0].flow(10)
-        return all(sender.done() for sender in senders)
-    home.wait(step, "outcomes of all senders", 40)
-    check(started, "the consumer was never attached")
-    for sender in senders:
-        equal(len(sender.box.accepted), count, "messages accepted")
-        equal(len(set(sender.box.accepted)), count, "messages accepted, each once")
-    for address in addresses:
-        expect_rest(home, address, range(count), address)
-    home.sender(ctx.address("other")).send(messages(1))
-    client.wait(lambda: started[0].queued or started[0].credit < 10, "message for the connection that moved")
-
-
-@case("proton/request-response")
-def request_response(ctx):
-    """Replies to a dynamic node by an anonymous sender; the node's address is unique and goes with its link."""
-    server = connect(ctx)
-    offered = server.remote.remote_offered_capabilities
-    # The field may hold one symbol or an array of them.
-    check("ANONYMOUS-RELAY" in ([offered] if isinstance(offered, str) else list(offered or [])),
-          f"ANONYMOUS-RELAY is not offered: {offered!r}")
-    address = ctx.address()
-    requests = server.receiver(address, credit=100)
-    replies = server.sender(None)
-    clients = [connect(ctx, beside=server) for _ in range(3)]
-
-    def dynamic(link):
-        link.source.dynamic = True
-    inboxes = [client.receiver(None, credit=10, options=Source(dynamic)) for client in clients]
-    names = [inbox.address for inbox in inboxes]
-    check(all(names) and len(set(names)) == 3, f"addresses of dynamic nodes: {names}")
-    for index, client in enumerate(clients):
-        client.sender(address).send([message(index, reply_to=names[index], correlation_id=f"c{index}")])
-    for received, delivery in requests.take(3):
-        settle(delivery)
-        replies.send([message(received.properties["seq"], address=received.reply_to, correlation_id=received.correlation_id)])
-    equal(len(replies.box.accepted), 3, "replies accepted")
-    for index, inbox in enumerate(inboxes):
-        received, delivery = inbox.take(1)[0]
-        equal((received.properties["seq"], received.correlation_id), (index, f"c{index}"), "reply")
-        settle(delivery)
-    inboxes[0].close()
-    clients[1].abandon()
-    server.pause(0.3)
-    for gone in names[:2]:
-        dead = Client(ctx.url, beside=server)
-        relay = dead.sender(None)
-        relay.start([message(0, address=gone)])
-        dead.wait(lambda: relay.step() or relay.done(), "outcome of a message to a node that is gone")
-        check(not relay.box.accepted, f"a message to the node {gone}, which is gone, was accepted")
-        dead.close()
-
-
-@case("proton/anonymous-relay")
-def anonymous_relay(ctx):
-    """A sender without an address: each message goes where its `to` says; without `to` it is refused."""
-    client = connect(ctx)
-    relay = client.sender(None)
-    addresses = [ctx.address(f"q{index}") for index in range(6)]
-    relay.send([message(seq, address=addresses[seq % 6]) for seq in range(300)])
-    equal(len(relay.box.accepted), 300, "messages accepted")
-    relay.start([message(0)])
-    client.wait(lambda: relay.step() or relay.done(), "outcome of a message without `to`")
-    equal(len(relay.box.rejected), 1, "messages without `to` rejected")
-    for index, address in enumerate(addresses):
-        expect_rest(client, address, range(index, 300, 6), address)
-
-
 @case("proton/presettled")
 def presettled(ctx):
     """Pre-settled both ways: nothing comes back, nothing is sent twice."""
@@ -629,7 +407,9 @@ def time_to_live(ctx):
     address = ctx.address()
     client = connect(ctx)
     sender = client.sender(address)
-    sender.send([message(0, ttl=60), message(1, ttl=0.3), message(2), message(3, ttl=0.3), message(4, ttl=60)])
+    sender.send(
+        [message(0, ttl=60), message(1, ttl=0.3), message(2), message(3, ttl=0.3), message(4, ttl=60)]
+    )
     browser = client.receiver(address, options=Copy())
     in_order(seqs(browser.drain(10)), [0, 1, 2, 3, 4], "before their time")
     client.pause(0.45)
@@ -648,22 +428,52 @@ def whole_message(ctx):
     """Every section and type arrives as it was sent."""
     address = ctx.address()
     client = connect(ctx)
-    bodies = ["text", b"binary", None, 42, -1.5, True, [1, "two", [3.0, None]], {"a": {"b": [1]}}, uuid.UUID(int=7),
-              symbol("sym"), "ü" * 300, list(range(1000))]
+    bodies = [
+        "text",
+        b"binary",
+        None,
+        42,
+        -1.5,
+        True,
+        [1, "two", [3.0, None]],
+        {"a": {"b": [1]}},
+        uuid.UUID(int=7),
+        symbol("sym"),
+        "ü" * 300,
+        list(range(1000)),
+    ]
     sent = []
     for index, body in enumerate(bodies):
-        sent.append(Message(
-            body=body, id=uuid.UUID(int=index) if index % 2 else f"id-{index}", user_id=b"me", address=address, subject="S",
-            reply_to="r", correlation_id=ulong(index), content_type=symbol("text/plain"), content_encoding=symbol("gzip"),
-            expiry_time=0, creation_time=1.5, group_id="", group_sequence=0, reply_to_group_id="rg",
-            durable=index % 2 == 0, priority=index % 10, ttl=60 + index,
-            properties={"s": "x", "i": index, "f": 1.25, "b": False, "n": None, "u": uuid.UUID(int=1)},
-            annotations={symbol("x-opt-a"): {"nested": [1, 2]}, symbol("x-opt-b"): "v"},
-            instructions={symbol("x-opt-i"): 1}))
+        sent.append(
+            Message(
+                body=body,
+                id=uuid.UUID(int=index) if index % 2 else f"id-{index}",
+                user_id=b"me",
+                address=address,
+                subject="S",
+                reply_to="r",
+                correlation_id=ulong(index),
+                content_type=symbol("text/plain"),
+                content_encoding=symbol("gzip"),
+                expiry_time=0,
+                creation_time=1.5,
+                group_id="",
+                group_sequence=0,
+                reply_to_group_id="rg",
+                durable=index % 2 == 0,
+                priority=index % 10,
+                ttl=60 + index,
+                properties={"s": "x", "i": index, "f": 1.25, "b": False, "n": None, "u": uuid.UUID(int=1)},
+                annotations={symbol("x-opt-a"): {"nested": [1, 2]}, symbol("x-opt-b"): "v"},
+                instructions={symbol("x-opt-i"): 1},
+            )
+        )
     client.sender(address).send(sent)
     taken = client.receiver(address, credit=len(sent)).take(len(sent))
-    fields = ("body id user_id address subject reply_to correlation_id content_type content_encoding creation_time "
-              "reply_to_group_id durable priority properties annotations inferred").split()
+    fields = (
+        "body id user_id address subject reply_to correlation_id content_type content_encoding creation_time "
+        "reply_to_group_id durable priority properties annotations inferred"
+    ).split()
     for index, (original, (received, _)) in enumerate(zip(sent, taken)):
         for field in fields:
             equal(getattr(received, field), getattr(original, field), f"message {index}, {field}")
@@ -683,77 +493,6 @@ def refusals(ctx):
             equal(refusal.condition, "amqp:not-found", "the refusal of a missing queue")
     sender.send(messages(3))
     expect_rest(client, ctx.address(), [0, 1, 2])
-
-
-@case("proton/transfer-then-detach")
-def transfer_then_detach(ctx):
-    """A sender that detaches right behind its message: the message is there, and its outcome still comes."""
-    home = connect(ctx)
-    for turn in range(30):
-        address = ctx.address(f"q{turn % 5}")
-        client = Client(ctx.url, beside=home)
-        sender = client.sender(address)
-        home.wait(lambda: sender.link.credit, "credit")
-        sender.link.send(message(turn))
-        sender.close()
-        client.close()
-    for index in range(5):
-        expect_rest(home, ctx.address(f"q{index}"), range(index, 30, 5))
-
-
-@case("proton/churn")
-def churn(ctx):
-    """Connections, links and dynamic nodes come and go by the hundred."""
-    home = connect(ctx)
-    address = ctx.address()
-    for turn in range(150):
-        client = Client(ctx.url, beside=home)
-        client.sender(address).send([message(turn)])
-        receiver = client.receiver(address, credit=1)
-        received, delivery = receiver.take(1)[0]
-        equal(received.properties["seq"], turn, "turn")
-        settle(delivery)
-        if turn % 3 == 0:
-            receiver.close()
-        if turn % 2:
-            client.close()
-        else:
-            home.pause(0.01)
-            client.abandon()
-    expect_rest(home, address, [])
-
-
-@case("proton/many-connections")
-def many_connections(ctx):
-    """A hundred connections at once, each with its own queue and with a common one."""
-    home = connect(ctx)
-    clients = [connect(ctx, beside=home) for _ in range(100)]
-    common = ctx.address("common")
-    senders = [client.sender(common) for client in clients]
-    own = [client.sender(ctx.address(f"q{index}")) for index, client in enumerate(clients)]
-    for index, sender in enumerate(senders + own):
-        sender.start(messages(20, producer=f"p{index}"))
-    home.wait(lambda: [sender.step() for sender in senders + own] and all(sender.done() for sender in senders + own),
-              "outcomes of all senders", 40)
-    receivers = [client.receiver(ctx.address(f"q{index}"), credit=20) for index, client in enumerate(clients)]
-    for receiver in receivers:
-        in_order(seqs(receiver.take(20)), list(range(20)), "own queue")
-    last = {}
-    for received, delivery in home.receiver(common, credit=2000).take(2000):
-        producer, seq = received.properties["producer"], received.properties["seq"]
-        equal(seq, last.get(producer, -1) + 1, f"order of {producer}")
-        last[producer] = seq
-        settle(delivery)
-
-
-@case("proton/heartbeat")
-def heartbeat(ctx):
-    """A client that wants to hear something every second is kept although nothing happens."""
-    client = connect(ctx, heartbeat=1)
-    sender = client.sender(ctx.address())
-    client.pause(4)
-    sender.send(messages(1))
-    expect_rest(client, ctx.address(), [0])
 
 
 @case("proton/exclusive", own_only=True)
@@ -829,29 +568,6 @@ def no_local(ctx):
     expect_rest(other, address, [0, 1, 2, 10])
 
 
-@case("proton/stop", own_only=True, shards=(1, 4))
-def graceful_stop(ctx):
-    """SIGTERM: connections are closed with amqp:connection:forced and the process exits with 0."""
-    broker = ctx.tools.broker(ctx.broker.shards, "stopping")
-    ctx.later(broker.stop)
-    first = Client(broker.url)
-    clients = [first] + [Client(broker.url, beside=first) for _ in range(5)]
-    receivers = [client.receiver(f"q{index}", credit=10) for index, client in enumerate(clients)]
-    first.sender("q1").send(messages(2))
-    receivers[1].take(2)
-    broker.process.send_signal(signal.SIGTERM)
-    deadline = time.monotonic() + 15
-    while not all(client.connection.closed_with for client in clients):
-        check(time.monotonic() < deadline, "not all connections were closed")
-        try:
-            first.container.timeout = 0.1
-            first.container.process()
-        except (ConnectionClosed, ConnectionException):
-            pass  # The library says so once for each connection.
-    equal([client.connection.closed_with for client in clients], ["amqp:connection:forced"] * 6, "errors of the closes")
-    equal(broker.process.wait(10), 0, "exit code")
-
-
 @case("proton/groups", own_only=True)
 def groups(ctx):
     """A group belongs to one consumer while it holds a message of it; each group stays in order."""
@@ -873,7 +589,9 @@ def groups(ctx):
             order[group] = seq
             holders[group] = [index, holder[1] + 1]
             waiting.append((group, delivery))
+
         return take
+
     receivers = [connect(ctx, beside=home).receiver(address, each=each(index)) for index in range(3)]
     for receiver in receivers:
         receiver.link.flow(count)
@@ -887,147 +605,3 @@ def groups(ctx):
         settle(delivery)
         done += 1
     equal(sum(len(receiver.box.items) for receiver in receivers), 0, "messages left")
-
-
-@case("proton/chaos", seconds=120)
-def chaos(ctx):
-    """Connections, links and settlements at random over many queues; in the end each message is where it must be."""
-    Chaos(ctx, seed=11 + ctx.broker.shards).run(2500 if ctx.full else 600)
-
-
-class Chaos:
-    """What was accepted by the broker and not certainly settled by a consumer is in its queue in the end, once.
-
-    A settlement is certain when something was answered on the same connection after it; those of a killed connection are
-    in doubt, and then both ends are right.
-    """
-
-    def __init__(self, ctx, seed):
-        self.ctx = ctx
-        self.chance = random.Random(seed)
-        self.addresses = [ctx.address(f"q{index}") for index in range(10)]
-        self.home = connect(ctx)
-        self.workers = []
-        self.next = 0
-        self.stored = {}
-        self.finished = set()
-        self.doubtful = set()
-        self.problems = []
-
-    def run(self, steps):
-        for step in range(steps):
-            if len(self.workers) < 3 or (len(self.workers) < 12 and self.chance.random() < 0.1):
-                self.workers.append(ChaosWorker(self))
-            worker = self.chance.choice(self.workers)
-            action = self.chance.choices((worker.send, worker.attach, worker.credit, worker.settle, worker.detach, worker.end),
-                                         (30, 15, 25, 25, 6, 2))[0]
-            action()
-            if step % 10 == 0:
-                self.home.pause(0.005)
-            check(not self.problems, f"step {step}: {self.problems[:3]}")
-        for worker in list(self.workers):
-            worker.finish()
-        self.home.pause(0.3)
-        self.judge()
-
-    def judge(self):
-        left = set()
-        for address in self.addresses:
-            receiver = self.home.receiver(address)
-            while True:
-                taken = receiver.drain(500)
-                if not taken:
-                    break
-                for received, delivery in taken:
-                    seq = received.properties["seq"]
-                    check(seq not in left, f"{seq} is in the queues twice")
-                    check(self.stored.get(seq, address) == address, f"{seq} is in {address}, it was sent to {self.stored[seq]}")
-                    left.add(seq)
-                    settle(delivery)
-            receiver.close()
-        lost = set(self.stored) - self.finished - self.doubtful - left
-        check(not lost, f"lost: {sorted(lost)[:10]} ({len(lost)} of {len(self.stored)})")
-        back = left & self.finished
-        check(not back, f"came back though settled: {sorted(back)[:10]} ({len(back)})")
-
-
-class ChaosWorker:
-    """One connection of the chaos."""
-
-    def __init__(self, chaos):
-        self.chaos = chaos
-        self.chance = chaos.chance
-        self.client = Client(chaos.ctx.url, beside=chaos.home)
-        self.senders = {}
-        self.receivers = []
-        self.settled = []
-
-    def send(self):
-        address = self.chance.choice(self.chaos.addresses)
-        if address not in self.senders:
-            self.senders[address] = self.client.sender(address)
-        sender = self.senders[address]
-        seqs_sent = list(range(self.chaos.next, self.chaos.next + self.chance.choice((1, 5, 40))))
-        self.chaos.next = seqs_sent[-1] + 1
-        before = len(sender.box.accepted)
-        sender.send([message(seq, self.chance.choice((0, 10, 1000, 90_000))) for seq in seqs_sent])
-        equal(len(sender.box.accepted) - before, len(seqs_sent), "messages accepted")
-        for seq in seqs_sent:
-            self.chaos.stored[seq] = address
-        self.certain()
-
-    def attach(self):
-        if len(self.receivers) < 8:
-            address = self.chance.choice(self.chaos.addresses)
-            options = self.chance.choice((None, None, Selector("size > 5"), Selector("seq < 100000000")))
-            held = []
-            receiver = self.client.receiver(address, options=options, each=lambda *taken: self.take(held, *taken))
-            receiver.link.flow(self.chance.choice((0, 1, 30)))
-            self.receivers.append((receiver, held))
-
-    def take(self, held, received, delivery):
-        seq = received.properties["seq"]
-        if seq in self.chaos.finished:
-            self.chaos.problems.append(f"{seq} came though it was settled for good")
-        if not body_is_right(received):
-            self.chaos.problems.append(f"body of {seq} is not what was sent")
-        held.append((seq, delivery))
-
-    def credit(self):
-        if self.receivers:
-            self.chance.choice(self.receivers)[0].link.flow(self.chance.choice((1, 3, 50)))
-
-    def settle(self):
-        held = self.chance.choice(self.receivers)[1] if self.receivers else []
-        self.chance.shuffle(held)
-        for _ in range(min(len(held), self.chance.choice((1, 10, 100)))):
-            seq, delivery = held.pop()
-            outcome = self.chance.choice(("accepted", "accepted", "rejected", "released", "failed", "undeliverable"))
-            if outcome in ("accepted", "rejected"):
-                self.settled.append(seq)
-            settle(delivery, outcome)
-
-    def detach(self):
-        if self.receivers:
-            receiver, _held = self.receivers.pop(self.chance.randrange(len(self.receivers)))
-            receiver.close()
-            self.certain()
-
-    def certain(self):
-        """Something was answered: what was settled before has been taken in."""
-        self.chaos.finished.update(self.settled)
-        self.settled = []
-
-    def end(self):
-        self.chaos.workers.remove(self)
-        if self.chance.random() < 0.5:
-            self.client.close()
-            self.certain()
-        else:
-            self.chaos.doubtful.update(self.settled)
-            self.client.abandon()
-
-    def finish(self):
-        self.chaos.workers.remove(self)
-        self.client.close()
-        self.certain()

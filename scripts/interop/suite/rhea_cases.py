@@ -2,14 +2,30 @@
 
 from .harness import case
 
-NAMES = ("volume", "frames", "browse", "selector", "competing", "one-at-a-time", "drain", "link-close", "connection-close",
-         "kill", "many-links", "homed-apart", "request-response", "anonymous-relay", "presettled", "outcomes", "time-to-live")
+NAMES = (
+    "volume",
+    "frames",
+    "browse",
+    "selector",
+    "competing",
+    "one-at-a-time",
+    "drain",
+    "link-close",
+    "connection-close",
+    "kill",
+    "many-links",
+    "homed-apart",
+    "request-response",
+    "anonymous-relay",
+    "presettled",
+    "outcomes",
+    "time-to-live",
+)
 
 
 def command(ctx, name, address=None):
     broker = ctx.broker
-    full = ["full"] if ctx.full else []
-    return [*ctx.tools.node(), name, broker.host, str(broker.port), address or ctx.address(), *full]
+    return [*ctx.tools.node(), name, broker.host, str(broker.port), address or ctx.address()]
 
 
 def declare(name):

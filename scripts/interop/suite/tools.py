@@ -41,22 +41,41 @@ class Tools:
         for name in ("package.json", "interop.js"):
             shutil.copy(os.path.join(source, name), self.rhea_folder)
         if not os.path.exists(os.path.join(self.rhea_folder, "node_modules/rhea/package.json")):
-            fetch("rhea", ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"],
-                  self.rhea_folder)
+            fetch(
+                "rhea",
+                ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"],
+                self.rhea_folder,
+            )
 
     def prepare_jms(self):
         source = os.path.join(self.suite_folder, "jms")
         os.makedirs(self.jms_folder, exist_ok=True)
         pom, classpath = os.path.join(source, "pom.xml"), self.classpath_file()
         if not os.path.exists(classpath) or os.path.getmtime(classpath) < os.path.getmtime(pom):
-            fetch("Qpid JMS", ["mvn", "-q", "-B", "-f", pom, "dependency:build-classpath",
-                               f"-Dmdep.outputFile={classpath}"], self.jms_folder)
-        sources = [os.path.join(source, name) for name in sorted(os.listdir(source)) if name.endswith(".java")]
+            fetch(
+                "Qpid JMS",
+                [
+                    "mvn",
+                    "-q",
+                    "-B",
+                    "-f",
+                    pom,
+                    "dependency:build-classpath",
+                    f"-Dmdep.outputFile={classpath}",
+                ],
+                self.jms_folder,
+            )
+        sources = [
+            os.path.join(source, name) for name in sorted(os.listdir(source)) if name.endswith(".java")
+        ]
         newest = max(map(os.path.getmtime, sources))
         built = os.path.join(self.jms_folder, "Interop.class")
         if not os.path.exists(built) or os.path.getmtime(built) < newest:
-            fetch("the JMS program", ["javac", "-nowarn", "-cp", self.classpath(), "-d", self.jms_folder, *sources],
-                  self.jms_folder)
+            fetch(
+                "the JMS program",
+                ["javac", "-nowarn", "-cp", self.classpath(), "-d", self.jms_folder, *sources],
+                self.jms_folder,
+            )
 
     def classpath_file(self):
         return os.path.join(self.jms_folder, "classpath")
@@ -67,8 +86,15 @@ class Tools:
 
     def java(self):
         """The command that runs the JMS program; small heaps and the simple collector start quickest."""
-        return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
-                f"{self.jms_folder}:{self.classpath()}", "Interop"]
+        return [
+            "java",
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{self.jms_folder}:{self.classpath()}",
+            "Interop",
+        ]
 
     def node(self):
         return ["node", os.path.join(self.rhea_folder, "interop.js")]
@@ -80,4 +106,6 @@ def fetch(what, command, folder):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode == 0:
             return
-    raise SystemExit(f"{what} cannot be had ({' '.join(command[:3])}…):\n{(done.stdout + done.stderr)[-3000:]}")
+    raise SystemExit(
+        f"{what} cannot be had ({' '.join(command[:3])}…):\n{(done.stdout + done.stderr)[-3000:]}"
+    )
