@@ -106,6 +106,31 @@ fn s23_a_drain_is_answered_when_another_is_served_first() {
 }
 
 #[test]
+fn s23_a_drain_is_answered_on_standby() {
+    for remote in [false, true] {
+        let rule =
+            DestinationRule { pattern: ">".to_owned(), exclusive: Some(true), ..DestinationRule::default() };
+        let mut stage = stage(remote, &ReceiverOptions::default(), vec![rule]);
+        let late = stage.world.connect(0);
+        let other = names_homed_at(usize::from(remote), 2).nth(2).expect("there is one");
+        stage.world.clients[late].attach_receiver("other", &other, &ReceiverOptions::default());
+        stage.world.run();
+        let queue = stage.queue.clone();
+        let standby = stage.world.clients[late].attach_receiver("r", &queue, &ReceiverOptions::default());
+        stage.world.run();
+        stage.publish(&["a", "b"]);
+        stage.world.clients[late].drain(standby, 10);
+        stage.world.run();
+        assert_eq!(stage.world.clients[late].drained, [standby]);
+        assert!(stage.world.clients[late].bodies(standby).is_empty());
+        let active = stage.receiver;
+        stage.world.clients[stage.client].credit(active, 10);
+        stage.world.run();
+        assert_eq!(stage.bodies(), ["a", "b"]);
+    }
+}
+
+#[test]
 fn s26_credit_is_what_the_receiver_said_last() {
     for remote in [false, true] {
         let mut stage = stage(remote, &ReceiverOptions::default(), Vec::new());

@@ -218,3 +218,33 @@ fn s32_only_the_oldest_delivery_of_a_dead_client_counts_as_failed() {
         }
     }
 }
+
+/// What a client cannot have seen, since its socket took nothing, does not count as failed.
+#[test]
+fn s32_what_was_never_sent_does_not_count_as_failed() {
+    for shards in [1, 2] {
+        let mut world = World::new(&Setup { seed: 3, ..Setup::new(shards) });
+        let (home, other) = (shards - 1, names_homed_at(0, shards).nth(1).expect("there is one"));
+        let name = names_homed_at(home, shards).next().expect("there is one");
+        let client = world.connect(0);
+        world.clients[client].attach_receiver("other", &other, &ReceiverOptions::default());
+        let receiver = world.clients[client].attach_receiver("r", &name, &ReceiverOptions::default());
+        world.clients[client].credit(receiver, 10);
+        world.run();
+        world.client_reads(client, false);
+        let producer = world.connect(0);
+        let sender = world.clients[producer].attach_sender("s", &name, &SenderOptions::default());
+        for body in numbered(3) {
+            world.clients[producer].send(sender, &body);
+        }
+        world.run();
+        world.kill(client);
+        world.run();
+        let heir = world.connect(0);
+        let link = world.clients[heir].attach_receiver("r", &name, &ReceiverOptions::default());
+        world.clients[heir].credit(link, 10);
+        world.run();
+        let counts: Vec<u32> = world.clients[heir].received.iter().map(|r| r.delivery_count).collect();
+        assert_eq!(counts, [0, 0, 0], "{shards} shards");
+    }
+}
