@@ -105,9 +105,9 @@ impl Spread {
 
 impl Verdict {
     pub fn of(rounds: &[Round]) -> Verdict {
-        let echo = Spread::of(rounds.iter().filter_map(|round| round.echo_us(50.0)));
+        let echo = median_echo_us(rounds);
         let is_kept = |round: &&Round| match (echo, round.echo_us(50.0)) {
-            (Some(echo), Some(us)) => (us - echo.median).abs() <= ECHO_OFF_MAX * echo.median,
+            (Some(echo), Some(us)) => (us - echo).abs() <= ECHO_OFF_MAX * echo,
             (_, _) => true,
         };
         let kept: Vec<&Round> = rounds.iter().filter(is_kept).collect();
@@ -141,6 +141,13 @@ impl Verdict {
         }
         verdict
     }
+}
+
+/// An echo that one of the rounds had, so that never all are dropped: of two in the middle the faster, less disturbed one.
+fn median_echo_us(rounds: &[Round]) -> Option<f64> {
+    let mut echoes: Vec<f64> = rounds.iter().filter_map(|round| round.echo_us(50.0)).collect();
+    echoes.sort_by(f64::total_cmp);
+    echoes.get(echoes.len().saturating_sub(1) / 2).copied()
 }
 
 #[cfg(test)]
@@ -206,6 +213,13 @@ mod tests {
         assert_near(verdict.rate_per_s, 100.0, 90.0, 110.0);
         assert_eq!((verdict.latencies.count(), verdict.echo_latencies.count()), (3, 3));
         assert_eq!(verdict.counts.lost, 1);
+    }
+
+    #[test]
+    fn of_two_rounds_that_differ_the_less_disturbed_one_is_kept() {
+        let verdict = Verdict::of(&[round(160, 150, 10, 10), round(110, 100, 10, 10)]);
+        assert_eq!((verdict.rounds, verdict.dropped), (2, 1));
+        assert_near(verdict.ratio_echo, 1.1, 1.1, 1.1);
     }
 
     #[test]
