@@ -36,19 +36,21 @@ fn s54_a_group_waits_for_its_owner_while_others_flow() {
 fn s55_a_freed_group_starts_at_its_earliest_entry() {
     let mut bench = Bench::plain();
     let first = bench.ready(0);
-    bench.put(grouped(1, "g"));
-    bench.put(grouped(2, "g"));
+    for id in 1..=3 {
+        bench.put(grouped(id, "g"));
+    }
     let held = bench.run_for(first);
     bench.pause(first, PauseReason::NoCredit);
     let others = [bench.ready(0), bench.ready(0)];
-    bench.put(grouped(3, "g"));
     bench.put(grouped(4, "g"));
+    bench.put(grouped(5, "g"));
+    bench.settle(first, held[1], RELEASED);
     bench.settle(first, held[0], RELEASED);
     assert_eq!(bench.run(), [], "it still holds one");
     let before = bench.engine.counters().notified;
-    bench.accept(first, held[1]);
+    bench.accept(first, held[2]);
     assert_eq!(bench.engine.counters().notified, before + 1, "one is told");
-    assert_eq!(bench.ids_for(others[0]), [1, 3, 4]);
+    assert_eq!(bench.ids_for(others[0]), [1, 2, 4, 5]);
 }
 
 #[test]
