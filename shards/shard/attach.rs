@@ -18,7 +18,7 @@ use crate::connection::{Consumer, ConsumerAt, Link, PendingConsumer, Producer, Q
 use crate::deliver::Owner;
 use crate::event::ConnectionSlot;
 use crate::home::home_shard;
-use crate::limits::PRODUCER_CREDIT;
+use crate::limits::{PRODUCER_CREDIT, QUEUES_MAX};
 use crate::mail::{ConsumeRequest, LinkRef, Mail, Refusal};
 use crate::settle::engine_outcome;
 use crate::shard::VIRTUAL_HOST;
@@ -64,9 +64,10 @@ impl From<Refusal> for Refused {
                 "amqp:not-found",
                 "no such queue, and queues of this name are not made on first use",
             ),
-            Refusal::ResourceLimit => {
-                Refused::new("amqp:resource-limit-exceeded", "the queue's shard has no room for another one")
-            }
+            Refusal::ResourceLimit => Refused::new(
+                "amqp:resource-limit-exceeded",
+                "the queue's shard has no room for another queue or consumer",
+            ),
             Refusal::InvalidFilter => Refused::new("amqp:invalid-field", "the selector could not be read"),
         }
     }
@@ -86,15 +87,15 @@ impl Shard {
             Role::Receiver => self.attach_consumer(now, slot, link, session, attach),
         };
         if let Err(refused) = result {
-            self.refuse(slot, link, &refused);
+            self.refuse(now, slot, link, &refused);
         }
     }
 
-    fn refuse(&mut self, slot: ConnectionSlot, link: LinkId, refused: &Refused) {
+    fn refuse(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, refused: &Refused) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Refused { condition, description } = refused;
         connection.protocol.refuse_attach(link, ErrorSpec { condition, description });
-        connection.unbind(link);
+        self.unbind(now, slot, link);
         self.touch(slot);
     }
 
@@ -155,14 +156,17 @@ impl Shard {
         self.post(from, Lane::Control, Mail::Resolved { link, result });
     }
 
-    pub(crate) fn on_resolved(&mut self, from: usize, link: LinkRef, result: Result<QueueId, Refusal>) {
+    pub(crate) fn on_resolved(
+        &mut self,
+        now: u64,
+        from: usize,
+        link: LinkRef,
+        result: Result<QueueId, Refusal>,
+    ) {
         let Some(slot) = self.answered(link) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(producer) = connection.producer_mut(link.link) else { return };
         if producer.attachment != link.attachment {
-            return;
-        }
-        if producer.detached {
             return;
         }
         match result {
@@ -170,7 +174,7 @@ impl Shard {
                 producer.route = Route::Queue(QueueAt { shard: from, queue });
                 self.accept_producer(slot, link.link, Answer::Same);
             }
-            Err(refusal) => self.refuse(slot, link.link, &refusal.into()),
+            Err(refusal) => self.refuse(now, slot, link.link, &refusal.into()),
         }
     }
 
@@ -186,22 +190,23 @@ impl Shard {
             // A durable subscription is ended like this; there are none yet.
             return Err(Refused::new("amqp:not-found", "the attach has no source"));
         };
-        let dynamic = if source.dynamic { Some(self.make_dynamic()?) } else { None };
-        let queue = match (&dynamic, source.address) {
-            (Some((name, _)), _) => name.to_string(),
-            (None, Some(address)) => queue_name(address, source.capabilities)?,
-            (None, None) => return Err(Refused::new("amqp:invalid-field", "the source has no address")),
-        };
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         let filters = read_filters(&source, Origin(connection.id.0))?;
+        let priority = link_priority(attach)?;
         let browse = source.distribution_mode == Some(DistributionMode::Copy);
-        let request = ConsumeRequest {
-            queue: queue.into(),
-            filter: filters.selector,
-            no_local: filters.no_local,
-            browse,
-            priority: link_priority(attach)?,
+        // A node is made when nothing is left to be refused.
+        let (queue, dynamic): (Box<str>, _) = match source.address {
+            _ if source.dynamic => {
+                let (name, at) = self.make_dynamic()?;
+                (name, Some(at))
+            }
+            Some(address) => (queue_name(address, source.capabilities)?.into(), None),
+            None => return Err(Refused::new("amqp:invalid-field", "the source has no address")),
         };
+        let home = home_shard(VIRTUAL_HOST, &queue, self.shards);
+        let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        let request =
+            ConsumeRequest { queue, filter: filters.selector, no_local: filters.no_local, browse, priority };
         let link_ref = connection.link_ref(link);
         let settled_down = connection.settled_down;
         let pending = PendingConsumer { request, filters_in_force: filters.in_force };
@@ -216,13 +221,9 @@ impl Shard {
             partial: None,
             unsettled: 0,
             unflushed: [0, 0],
-            dynamic: dynamic.as_ref().map(|(_, at)| *at),
+            dynamic,
         };
         self.bind(slot, link, Link::Consumer(consumer));
-        let home = match &dynamic {
-            Some((_, at)) => at.shard,
-            None => self.home_of_pending(slot, link),
-        };
         if home == self.index {
             self.attach_consumer_here(now, slot, link);
         } else if settled_down {
@@ -231,14 +232,6 @@ impl Shard {
             self.start_move(slot, link, home);
         }
         Ok(())
-    }
-
-    fn home_of_pending(&mut self, slot: ConnectionSlot, link: LinkId) -> usize {
-        let (index, shards) = (self.index, self.shards);
-        match self.pending(slot, link) {
-            Some(pending) => home_shard(VIRTUAL_HOST, &pending.request.queue, shards),
-            None => index,
-        }
     }
 
     fn pending(&mut self, slot: ConnectionSlot, link: LinkId) -> Option<&mut PendingConsumer> {
@@ -252,17 +245,13 @@ impl Shard {
     pub(crate) fn attach_consumer_here(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
         let owner = Owner::Connection { index: slot.index, link }.pack();
         let Some(pending) = self.pending(slot, link) else { return };
-        let queue = std::mem::take(&mut pending.request.queue);
-        let spec = pending.request.spec(owner);
+        let (queue, spec) = (pending.request.queue.clone(), pending.request.spec(owner));
         let attached = self.find_or_create(&queue).and_then(|queue| {
             self.engine.attach_consumer(now, queue, spec?).map_err(|_| Refusal::ResourceLimit)
         });
-        if let Some(pending) = self.pending(slot, link) {
-            pending.request.queue = queue;
-        }
         match attached {
             Ok(consumer) => self.accept_consumer(now, slot, link, ConsumerAt::Here(consumer)),
-            Err(refusal) => self.refuse(slot, link, &refusal.into()),
+            Err(refusal) => self.refuse(now, slot, link, &refusal.into()),
         }
     }
 
@@ -295,7 +284,7 @@ impl Shard {
                 }
                 self.accept_consumer(now, slot, link, at);
             }
-            Err(refusal) => self.refuse(slot, link, &refusal.into()),
+            Err(refusal) => self.refuse(now, slot, link, &refusal.into()),
         }
     }
 
@@ -355,14 +344,17 @@ impl Shard {
         if !destination.auto_create || name.starts_with(DYNAMIC_NAMES) {
             return Err(Refusal::NotFound);
         }
-        Ok(self.declare_queue(name, destination.properties))
+        self.declare_queue(name, destination.properties)
     }
 
-    fn declare_queue(&mut self, name: &str, properties: QueueProperties) -> QueueId {
+    fn declare_queue(&mut self, name: &str, properties: QueueProperties) -> Result<QueueId, Refusal> {
+        if self.queues.len() >= QUEUES_MAX {
+            return Err(Refusal::ResourceLimit);
+        }
         let queue = self.engine.declare_queue(properties);
         self.queues.insert(name.into(), queue);
         self.queue_names.insert(queue, name.into());
-        queue
+        Ok(queue)
     }
 
     /// A queue with a name of our making, whose home is this shard.
@@ -375,7 +367,7 @@ impl Shard {
             }
         };
         let properties = self.destinations.lookup(&name).properties;
-        let queue = self.declare_queue(&name, properties);
+        let queue = self.declare_queue(&name, properties)?;
         Ok((name.into(), QueueAt { shard: self.index, queue }))
     }
 }

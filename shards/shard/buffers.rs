@@ -1,9 +1,9 @@
 //! Where do message bytes live? In vectors from a pool of the shard, sized to fit within an eighth.
 //!
-//! A message that leaves for good gives its vector back, so a steady flow allocates nothing. What the pool keeps is bounded
-//! for each size class; beyond it memory goes back to the allocator. Vectors that came from another shard are as welcome.
+//! A message that leaves for good gives its vector back, so a steady flow allocates nothing. What the pool keeps is bounded;
+//! beyond it memory goes back to the allocator. Vectors that came from another shard are as welcome.
 
-use crate::limits::POOL_CLASS_BYTES_MAX;
+use crate::limits::POOL_BYTES_MAX;
 
 /// Classes of 64 B upwards, eight to a doubling, up to 64 KiB. Larger vectors are not kept.
 const CLASS_COUNT: usize = 1 + 8 * 10;
@@ -13,18 +13,22 @@ const SMALLEST_BYTES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Buffers {
     classes: Vec<Vec<Vec<u8>>>,
+    kept_bytes: usize,
 }
 
 impl Buffers {
     pub(crate) fn new() -> Self {
-        Buffers { classes: (0..CLASS_COUNT).map(|_| Vec::new()).collect() }
+        Buffers { classes: (0..CLASS_COUNT).map(|_| Vec::new()).collect(), kept_bytes: 0 }
     }
 
     /// An owned copy of the bytes.
     pub(crate) fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut buffer = match class_up(bytes.len()) {
             Some(class) => match self.classes[class].pop() {
-                Some(buffer) => buffer,
+                Some(buffer) => {
+                    self.kept_bytes -= buffer.capacity();
+                    buffer
+                }
                 None => Vec::with_capacity(class_bytes(class)),
             },
             None => Vec::with_capacity(bytes.len()),
@@ -36,10 +40,10 @@ impl Buffers {
     /// Takes a vector back.
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         let Some(class) = class_down(buffer.capacity()) else { return };
-        let free = &mut self.classes[class];
-        if (free.len() + 1) * class_bytes(class) <= POOL_CLASS_BYTES_MAX {
+        if self.kept_bytes + buffer.capacity() <= POOL_BYTES_MAX {
+            self.kept_bytes += buffer.capacity();
             buffer.clear();
-            free.push(buffer);
+            self.classes[class].push(buffer);
         }
     }
 }
@@ -107,7 +111,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let mut buffers = Buffers::new();
-        let count = 2 * POOL_CLASS_BYTES_MAX / (64 << 10);
+        let count = 2 * POOL_BYTES_MAX / (64 << 10);
         for _ in 0..count {
             buffers.give(Vec::with_capacity(64 << 10));
         }

@@ -4,16 +4,17 @@
 //! and the consumers of a connection that may still move are none.
 //!
 //! Invariants:
-//! - `hold` is set ⇔ received bytes wait in `waiting_input`;
+//! - while `hold` is set nothing is parsed; what arrives waits in `waiting_input`;
 //! - `unanswered` counts the requests and handoffs other shards owe an answer; a connection moves only at 0;
 //! - a connection moves at most once, before it has its first consumer (`settled_down`).
 
-use corelane_engine::{Acquisition, ConsumerId, Place, QueueId};
+use corelane_engine::{ConsumerId, QueueId};
 use corelane_protocol::amqp10::{self, LinkId, SessionId};
 
 use crate::event::Peer;
 use crate::limits::BUFFER_KEPT_BYTES_MAX;
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
+use crate::parts::Partial;
 use crate::target::Target;
 
 /// One connection.
@@ -49,8 +50,6 @@ pub(crate) struct Connection {
     pub(crate) attachments: u32,
     pub(crate) unanswered: u32,
     pub(crate) settled_down: bool,
-    /// The attach that made the connection move; answered where it arrives.
-    pub(crate) deferred_consumer: Option<LinkId>,
     /// Deadline of the connection's entry in the shard's timer heap.
     pub(crate) timer_at: Option<u64>,
     pub(crate) phase: Phase,
@@ -72,7 +71,8 @@ pub(crate) enum Hold {
     /// Credentials are being checked off the shard.
     Credentials,
     /// The connection moves to this shard as soon as nothing is unanswered and its output is sent.
-    Move { to: usize },
+    /// The consumer of this link is made where it arrives.
+    Move { to: usize, link: LinkId },
     /// Too many handoffs to this shard are unanswered.
     Lane { to: usize },
     /// The peer does not read what we send.
@@ -93,8 +93,8 @@ pub(crate) struct Producer {
     pub(crate) route: Route,
     /// Received and not yet answered by the queue's home.
     pub(crate) unanswered: u32,
-    /// Stored since credit was last granted.
-    pub(crate) stored: u32,
+    /// Answered since credit was last granted.
+    pub(crate) answered: u32,
     pub(crate) dynamic: Option<QueueAt>,
     /// The link has ended; answers are still owed.
     pub(crate) detached: bool,
@@ -155,16 +155,12 @@ pub(crate) enum ConsumerAt {
     Elsewhere(Box<Target>),
 }
 
-/// A delivery of which a part is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Partial {
-    pub(crate) place: Place,
-    pub(crate) acquisition: Acquisition,
-    /// Bytes of the message (behind the sections that are made anew) that are written.
-    pub(crate) written: usize,
-}
-
 impl Consumer {
+    /// Its deliveries are settled by the peer, and counted until they are.
+    pub(crate) fn is_counted(&self) -> bool {
+        !self.browse && !self.presettled
+    }
+
     /// The peer may have seen some of the deliveries that are unsettled: then the oldest is one of them.
     pub(crate) fn was_seen(&self) -> bool {
         self.unsettled > self.unflushed[0] + self.unflushed[1]
@@ -174,7 +170,7 @@ impl Consumer {
 impl Producer {
     pub(crate) fn new(attachment: u32) -> Self {
         let route = Route::Resolving;
-        Producer { attachment, route, unanswered: 0, stored: 0, dynamic: None, detached: false }
+        Producer { attachment, route, unanswered: 0, answered: 0, dynamic: None, detached: false }
     }
 }
 
@@ -200,7 +196,6 @@ impl Connection {
             attachments: 0,
             unanswered: 0,
             settled_down: false,
-            deferred_consumer: None,
             timer_at: None,
             phase: Phase::Handshake,
         }
@@ -211,7 +206,7 @@ impl Connection {
         std::mem::swap(&mut self.writing_links, &mut self.sending_links);
         for &link in &self.sending_links {
             if let Some(Some(Link::Consumer(consumer))) = self.links.get_mut(link.0 as usize) {
-                consumer.unflushed = [0, consumer.unflushed[0]];
+                consumer.unflushed[1] += std::mem::take(&mut consumer.unflushed[0]);
             }
         }
     }

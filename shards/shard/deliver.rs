@@ -4,18 +4,19 @@
 //! socket takes what we write. Each change of that is told to the engine by `set_notify_work_desired`, so a consumer that is
 //! notified can be written to.
 //!
-//! A message larger than one burst, or than the session's window, is written in parts; its link is busy until it is whole.
+//! Left out: messages that are written in parts (`parts`), and consumers whose connection is elsewhere (`target`).
 
 use corelane_engine::{Acquisition, ConsumerId, Desire, Outcome, PauseReason, Place, Pull};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{LinkId, Outgoing, Progress, SendReadiness, Token};
 
 use crate::Shard;
-use crate::connection::{Connection, ConsumerAt, Link, Partial, Phase};
+use crate::connection::{Connection, ConsumerAt, Link};
 use crate::event::ConnectionSlot;
 use crate::limits::{OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TURN_DELIVERIES_BESIDE_TARGETS, TURN_DELIVERIES_MAX};
 use crate::mail::{DeliveryCounts, RemoteDelivery};
 use crate::message::Message;
+use crate::parts::Partial;
 
 /// Whose consumer it is, as the engine carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +46,6 @@ impl Owner {
     }
 }
 
-/// Can a message be written on a link now?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Readiness {
-    Ready,
-    Paused(PauseReason),
-}
-
 /// What became of a delivery that was to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
@@ -68,9 +62,8 @@ pub(crate) enum Written {
 impl Shard {
     /// Serves the delivery ring, within the bounds of a turn. True if there is more to do.
     pub(crate) fn run_deliveries(&mut self, now: u64) -> bool {
-        self.continue_partials(now);
+        let mut bytes = self.continue_partials(now);
         self.wake_rested(now);
-        let mut bytes = 0;
         for _ in 0..TURN_DELIVERIES_MAX {
             let Some(consumer) = self.engine.poll_notified() else {
                 return !self.continuing.is_empty() || !self.rested.is_empty();
@@ -118,6 +111,11 @@ impl Shard {
                 let message = delivery.message;
                 let written =
                     write(&mut self.head, now, connection, link, message, (place, acquisition), counts);
+                if written == Written::Part {
+                    let browse = connection.consumer_mut(link).is_some_and(|consumer| consumer.browse);
+                    let copy = browse.then(|| message.copied(&mut self.buffers));
+                    self.keep_part(slot, link, copy);
+                }
                 self.after_write(now, slot, link, consumer, (place, acquisition), written);
             }
             Owner::Target { index } => {
@@ -143,7 +141,7 @@ impl Shard {
                 self.settle_written(now, slot, link, consumer, place, acquisition)
             }
             Written::Whole { presettled: false } => {}
-            Written::Part => self.continuing.push((slot, link)),
+            Written::Part => {}
             Written::TooLarge => {
                 let outcome = Outcome::Modified { delivery_failed: false, undeliverable_here: true };
                 self.settle_here(now, consumer, place, acquisition, outcome);
@@ -154,10 +152,10 @@ impl Shard {
         connection.turn_deliveries += 1;
         let has_share =
             connection.targets == 0 || connection.turn_deliveries < TURN_DELIVERIES_BESIDE_TARGETS;
-        if !connection.output_blocked && connection.unsent_bytes() > OUTPUT_BYTES_MAX {
-            connection.output_blocked = true;
-            self.refresh_consumers(now, slot);
-        } else if readiness_of(connection, link) != Readiness::Ready {
+        let desire = desire_of(connection, link);
+        if self.check_output(now, slot) {
+            // All consumers of the connection are paused.
+        } else if desire != Desire::Ready {
             self.refresh_consumer(now, slot, link);
         } else if !has_share {
             self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Lane));
@@ -166,8 +164,19 @@ impl Shard {
         self.touch(slot);
     }
 
+    /// Pauses the consumers of a connection whose output has become too much. True if it has.
+    pub(crate) fn check_output(&mut self, now: u64, slot: ConnectionSlot) -> bool {
+        let Some(connection) = self.connections.get_mut(slot) else { return false };
+        let full = !connection.output_blocked && connection.unsent_bytes() > OUTPUT_BYTES_MAX;
+        if full {
+            connection.output_blocked = true;
+            self.refresh_consumers(now, slot);
+        }
+        full
+    }
+
     /// A delivery was sent settled: its entry goes when it is sent, unless a browser looked at it.
-    fn settle_written(
+    pub(crate) fn settle_written(
         &mut self,
         now: u64,
         slot: ConnectionSlot,
@@ -263,133 +272,49 @@ impl Shard {
     /// Tells whoever keeps the consumer whether its link is ready.
     pub(crate) fn refresh_consumer(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let readiness = readiness_of(connection, link);
+        let desire = desire_of(connection, link);
         let blocked = connection.output_blocked;
         let credit = connection.protocol.credit(link);
-        let Some(Link::Consumer(consumer)) = connection.link_mut(link) else { return };
-        if consumer.partial.is_some() && !blocked {
-            self.continuing.push((slot, link));
-        }
+        let Some(consumer) = connection.consumer_mut(link) else { return };
         let draining = consumer.draining;
+        if consumer.partial.is_some() && !blocked {
+            self.line_up(slot, link);
+        }
+        let Some(consumer) = self.connections.get_mut(slot).and_then(|c| c.consumer_mut(link)) else {
+            return;
+        };
         match &consumer.at {
             ConsumerAt::Nowhere(_) => return,
             ConsumerAt::Here(id) => {
                 let id = *id;
-                let desire = match readiness {
-                    Readiness::Ready => Desire::Ready,
-                    Readiness::Paused(reason) => Desire::Paused(reason),
-                };
                 self.engine.set_notify_work_desired(now, id, desire);
-                if draining && readiness == Readiness::Ready && !self.engine.request_pull(now, id) {
+                if draining && desire == Desire::Ready && !self.engine.request_pull(now, id) {
                     self.finish_drain(slot, link);
                 }
             }
             ConsumerAt::Elsewhere(_) => self.target_due(slot, link),
         }
-        if draining && credit == 0 && readiness == Readiness::Paused(PauseReason::NoCredit) {
+        if draining && credit == 0 && desire == Desire::Paused(PauseReason::NoCredit) {
             self.finish_drain(slot, link);
         }
     }
 
-    pub(crate) fn readiness(&mut self, slot: ConnectionSlot, link: LinkId) -> Readiness {
-        match self.connections.get_mut(slot) {
-            Some(connection) => readiness_of(connection, link),
-            None => Readiness::Paused(PauseReason::Suspended),
-        }
-    }
-
-    /// Goes on with the deliveries that are written in part.
-    fn continue_partials(&mut self, now: u64) {
-        let due = std::mem::take(&mut self.continuing);
-        for (slot, link) in due {
-            self.continue_partial(now, slot, link);
-        }
-    }
-
-    fn continue_partial(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        if connection.output_blocked || connection.phase == Phase::Closing {
-            return;
-        }
-        let Connection { protocol, links, .. } = connection;
-        let Some(Some(Link::Consumer(consumer))) = links.get_mut(link.0 as usize) else { return };
-        let Some(partial) = &mut consumer.partial else { return };
-        let (place, acquisition) = (partial.place, partial.acquisition);
-        let message = match &consumer.at {
-            ConsumerAt::Nowhere(_) => None,
-            ConsumerAt::Here(id) => self.engine.message(*id, place, acquisition),
-            ConsumerAt::Elsewhere(target) => target.partial.as_ref(),
-        };
-        let Some(message) = message else {
-            // The queue has taken the entry back (it was deleted, or its deadline passed): what was sent is void.
-            consumer.partial = None;
-            protocol.abort(link);
-            self.refresh_consumer(now, slot, link);
-            self.touch(slot);
-            return;
-        };
-        match protocol.send_more(link, &message.rest()[partial.written..]) {
-            Progress::Complete { settled, .. } => {
-                consumer.partial = None;
-                self.after_partial(now, slot, link, (place, acquisition), settled);
-            }
-            Progress::Partial { written, .. } => {
-                partial.written += written;
-                if written > 0 {
-                    self.continuing.push((slot, link));
-                }
-            }
-            Progress::TooLarge | Progress::NotReady(_) => consumer.partial = None,
-        }
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        if !connection.output_blocked && connection.unsent_bytes() > OUTPUT_BYTES_MAX {
-            connection.output_blocked = true;
-            self.refresh_consumers(now, slot);
-        }
-        self.touch(slot);
-    }
-
-    fn after_partial(
-        &mut self,
-        now: u64,
-        slot: ConnectionSlot,
-        link: LinkId,
-        (place, acquisition): (Place, Acquisition),
-        settled: bool,
-    ) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(consumer) = connection.consumer_mut(link) else { return };
-        match &mut consumer.at {
-            ConsumerAt::Nowhere(_) => {}
-            ConsumerAt::Here(id) => {
-                let id = *id;
-                if settled {
-                    self.settle_written(now, slot, link, id, place, acquisition);
-                }
-            }
-            ConsumerAt::Elsewhere(target) => {
-                if let Some(message) = target.partial.take() {
-                    self.buffers.give(message.into_bytes());
-                }
-                if settled {
-                    self.settle_elsewhere(slot, link, place, acquisition, Outcome::Accepted);
-                }
-            }
-        }
-        self.refresh_consumer(now, slot, link);
+    /// Whether a message can be written on the link now.
+    pub(crate) fn is_ready(&mut self, slot: ConnectionSlot, link: LinkId) -> bool {
+        self.connections.get_mut(slot).is_some_and(|connection| desire_of(connection, link) == Desire::Ready)
     }
 }
 
 /// Can a message be written on the link now?
-fn readiness_of(connection: &Connection, link: LinkId) -> Readiness {
+fn desire_of(connection: &Connection, link: LinkId) -> Desire {
     if connection.output_blocked {
-        return Readiness::Paused(PauseReason::Socket);
+        return Desire::Paused(PauseReason::Socket);
     }
     match connection.protocol.can_send(link) {
-        SendReadiness::Ready => Readiness::Ready,
-        SendReadiness::NoCredit => Readiness::Paused(PauseReason::NoCredit),
-        SendReadiness::NoWindow | SendReadiness::Busy => Readiness::Paused(PauseReason::SessionWindow),
-        SendReadiness::Detached => Readiness::Paused(PauseReason::Suspended),
+        SendReadiness::Ready => Desire::Ready,
+        SendReadiness::NoCredit => Desire::Paused(PauseReason::NoCredit),
+        SendReadiness::NoWindow | SendReadiness::Busy => Desire::Paused(PauseReason::SessionWindow),
+        SendReadiness::Detached => Desire::Paused(PauseReason::Suspended),
     }
 }
 
@@ -416,18 +341,18 @@ pub(crate) fn write(
         head,
         rest: message.rest(),
     };
-    let browse = consumer.browse;
+    let counted = consumer.is_counted();
     let written = match protocol.send(link, &outgoing) {
         Progress::Complete { settled, .. } => Written::Whole { presettled: settled },
         Progress::Partial { written, .. } => {
             let written = written.saturating_sub(head.len());
-            consumer.partial = Some(Partial { place, acquisition, written });
+            consumer.partial = Some(Partial { place, acquisition, written, copy: None, in_line: false });
             Written::Part
         }
         Progress::TooLarge => return Written::TooLarge,
         Progress::NotReady(_) => return Written::NotReady,
     };
-    if !browse && written != (Written::Whole { presettled: true }) {
+    if counted {
         connection.note_written(link);
     }
     written

@@ -12,7 +12,7 @@ use crate::Shard;
 use crate::connection::{Hold, Phase};
 use crate::effect::Effect;
 use crate::event::ConnectionSlot;
-use crate::limits::INPUT_WAITING_BYTES_MAX;
+use crate::limits::{INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES};
 use crate::mail::{ConnectionId, Mail, SaslReply, SaslStep};
 use crate::shard::VIRTUAL_HOST;
 
@@ -31,12 +31,13 @@ impl Shard {
             }
         } else {
             connection.waiting_input.extend_from_slice(bytes);
+            connection.protocol.heard(now);
             self.parse_waiting(now, slot);
         }
         self.bound_input(now, slot);
     }
 
-    /// Parses what waits on the connection, and gives the events that a time-out left.
+    /// Parses what waits on the connection.
     pub(crate) fn parse_waiting(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.hold.is_some() {
@@ -55,6 +56,16 @@ impl Shard {
         }
     }
 
+    /// Acts on what a time-out has brought about, whatever the connection waits for.
+    pub(crate) fn give_events(&mut self, now: u64, slot: ConnectionSlot) {
+        while let Some(connection) = self.connections.get_mut(slot)
+            && connection.phase != Phase::Closing
+            && let Some(event) = connection.protocol.receive(now, &mut &[][..])
+        {
+            self.on_protocol_event(now, slot, event);
+        }
+    }
+
     /// Parses until more bytes are needed or the connection is held or closed; returns what is left.
     fn parse<'a>(&mut self, now: u64, slot: ConnectionSlot, bytes: &'a [u8]) -> &'a [u8] {
         let mut input = bytes;
@@ -63,7 +74,7 @@ impl Shard {
             if connection.phase == Phase::Closing {
                 return &[];
             }
-            if connection.output_blocked && connection.hold.is_none() {
+            if connection.hold.is_none() && connection.unsent_bytes() > OUTPUT_HOLD_BYTES {
                 connection.hold = Some(Hold::Output);
             }
             if connection.hold.is_some() {

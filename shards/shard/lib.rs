@@ -22,6 +22,7 @@ mod incoming;
 pub mod limits;
 mod mail;
 mod message;
+mod parts;
 mod peers;
 mod publish;
 mod rehome;

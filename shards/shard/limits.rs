@@ -6,17 +6,24 @@ pub const TURN_DELIVERIES_MAX: usize = 256;
 /// Bytes of deliveries in one turn, checked after each delivery.
 pub const TURN_BYTES_MAX: usize = 1 << 20;
 
-/// Unsent output of a connection above which its consumers pause (reason: socket) and its input is not read.
+/// Unsent output of a connection above which its consumers pause (reason: socket).
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Unsent output of a connection above which its input is not read. Deliveries stop before, so that a consumer that is slow to
+/// read gets its settlements through; beyond it is what the peer's own frames bring forth.
+pub const OUTPUT_HOLD_BYTES: usize = 2 * OUTPUT_BYTES_MAX;
 
 /// Capacity of a buffer that a connection keeps while it is idle. A larger one is given up when its heartbeat is due.
 pub const BUFFER_KEPT_BYTES_MAX: usize = 2 << 10;
 
-/// Unread input of a connection that waits (for credentials, a move, a lane) above which its socket is not read.
+/// Unread input of a connection that waits (for credentials, a move, a lane, room in its output) above which its socket is not read.
 pub const INPUT_WAITING_BYTES_MAX: usize = 64 << 10;
 
 /// Messages on their way to one shard without an answer. Beyond it the publishing connections are not read further.
 pub const HANDOFF_WINDOW: usize = 4096;
+
+/// Bytes of such messages, the same.
+pub const HANDOFF_WINDOW_BYTES: u64 = 16 << 20;
 
 /// Messages in one handoff mail.
 pub const HANDOFF_BATCH_MAX: usize = 64;
@@ -28,7 +35,7 @@ pub const TARGET_MESSAGES_MAX: u32 = 256;
 /// takes a turn of their shard and one of this; so neither waits for the other to run dry.
 pub const TURN_DELIVERIES_BESIDE_TARGETS: u32 = 64;
 
-/// Bytes of deliveries staged for one such consumer above which it is lent no more.
+/// Bytes of deliveries posted to one such consumer and not acknowledged, above which its home posts no more.
 pub const TARGET_BYTES_MAX: usize = 1 << 20;
 
 /// A shard that has not acknowledged deliveries of a consumer target for so long is taken to be stalled: what it has not
@@ -38,11 +45,18 @@ pub const RECALL_TIMEOUT_US: u64 = 1_000_000;
 /// Link credit a producer is granted; renewed when half of it was stored.
 pub const PRODUCER_CREDIT: u32 = 1000;
 
-/// Addresses an anonymous terminus remembers. When full it forgets all and starts again.
-pub const ANONYMOUS_ROUTES_MAX: usize = 256;
-
-/// Message bytes of one size class that a shard keeps for reuse.
-pub const POOL_CLASS_BYTES_MAX: usize = 8 << 20;
+/// Message bytes that a shard keeps for reuse. What comes back beyond it goes to the allocator.
+pub const POOL_BYTES_MAX: usize = 32 << 20;
 
 /// Longest queue name, in bytes. A longer one is refused.
 pub const QUEUE_NAME_BYTES_MAX: usize = 1024;
+
+/// Queues of a shard. A further one is not made: `amqp:resource-limit-exceeded`.
+pub const QUEUES_MAX: usize = 1 << 20;
+
+/// Bytes that annotations of modified outcomes may add to a message. What goes beyond is left out.
+pub const ANNOTATIONS_BYTES_MAX: usize = 64 << 10;
+
+/// Comparisons of names that adding annotations may take: those a message has by those that are added. What would take more is
+/// left out.
+pub const ANNOTATION_PAIRS_MAX: usize = 1 << 16;

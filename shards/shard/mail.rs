@@ -130,10 +130,16 @@ pub struct Stored {
     pub link: LinkRef,
     pub first: u32,
     pub last: u32,
+    /// Of all of them, as they were counted when they were handed off.
+    pub bytes: u64,
     /// Their producer wants no outcome.
     pub settled: bool,
     pub outcome: PublishOutcome,
 }
+
+/// AMQP 1.0 §4.5.8: what is said of a transaction that was never declared.
+pub(crate) const UNKNOWN_TRANSACTION: (&str, &str) =
+    ("amqp:transaction:unknown-id", "there is no such transaction: transactions are not available");
 
 /// What became of a published message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +153,8 @@ pub enum PublishOutcome {
     Full,
     /// Its sections could not be read.
     Malformed,
+    /// It belongs to a transaction; there are none.
+    NoTransaction,
 }
 
 impl PublishOutcome {
@@ -160,6 +168,7 @@ impl PublishOutcome {
                 ("amqp:resource-limit-exceeded", "the queue, or the memory for messages, is full")
             }
             PublishOutcome::Malformed => ("amqp:decode-error", "the message's sections could not be read"),
+            PublishOutcome::NoTransaction => UNKNOWN_TRANSACTION,
         }
     }
 }

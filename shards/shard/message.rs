@@ -6,10 +6,11 @@
 use corelane_engine as engine;
 use corelane_engine::selector::{self, Field, HeaderField};
 use corelane_wire::amqp10::{
-    Encode, Header, Map, Property, PropertyFields, Raw, Sections, Value, write_message_annotations,
+    Encode, Header, Map, MapSection, MapWriter, Property, PropertyFields, Raw, Sections, Value,
 };
 
 use crate::buffers::Buffers;
+use crate::limits::{ANNOTATION_PAIRS_MAX, ANNOTATIONS_BYTES_MAX};
 use crate::mail::DeliveryCounts;
 
 /// Memory of an entry and its message beside the message's bytes, rounded up.
@@ -130,18 +131,27 @@ impl Message {
         &self.bytes[self.onward as usize..]
     }
 
-    /// AMQP 1.0 §3.4.5: adds annotations; those of the same name are replaced.
+    /// AMQP 1.0 §3.4.5: adds annotations; those of the same name are replaced. Beyond [`ANNOTATIONS_BYTES_MAX`] more than the message
+    /// had when it came, nothing is added.
     pub(crate) fn annotate(&mut self, added: Map<'_>) {
-        let mut bytes = Vec::with_capacity(self.bytes.len() + added.elements().len() + 16);
-        bytes.extend_from_slice(&self.bytes[..self.onward as usize]);
         let Ok(sections) = Sections::scan(&self.bytes) else { return };
         let Ok(old) = sections.message_annotations.map(&self.bytes) else { return };
+        if old.len().saturating_mul(added.len()) > ANNOTATION_PAIRS_MAX {
+            return;
+        }
+        let mut bytes = Vec::with_capacity(self.bytes.len() + added.elements().len() + 16);
+        bytes.extend_from_slice(&self.bytes[..self.onward as usize]);
+        let mut section = MapWriter::section(&mut bytes, MapSection::MessageAnnotations);
         let kept = old.iter().flatten().filter(|(key, _)| !has_key(added, key));
-        let pairs = kept.chain(added.iter().flatten());
-        let pairs: Vec<_> = pairs.filter_map(|(key, value)| Some((key.as_str()?, value))).collect();
-        write_message_annotations(&mut bytes, &pairs);
+        for (key, value) in kept.chain(added.iter().flatten()) {
+            section.pair(&key, &value);
+        }
+        section.finish();
         let after = self.onward as usize + sections.message_annotations.range().len();
         bytes.extend_from_slice(&self.bytes[after..]);
+        if bytes.len() > self.counted as usize + ANNOTATIONS_BYTES_MAX {
+            return;
+        }
         if let Ok(mut annotated) = Message::new(bytes, self.format) {
             annotated.onward = self.onward;
             annotated.counted = self.counted;

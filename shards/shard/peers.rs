@@ -1,7 +1,8 @@
 //! What is on its way to each other shard, and how much may be?
 //!
 //! Messages, deliveries and settlements gather per target shard during a turn and leave as one mail each. Handoffs are sent
-//! against a window: at most [`HANDOFF_WINDOW`] of them to one shard are unanswered; beyond it the publishing connections are
+//! against a window: at most [`HANDOFF_WINDOW`] of them, and [`HANDOFF_WINDOW_BYTES`], to one shard are unanswered (but for the one
+//! that reaches it); beyond it the publishing connections are
 //! held and served again in the order in which they came to a stop. Control mail keeps its order with the settlements before it.
 
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use corelane_mailbox::Lane;
 
 use crate::effect::Effect;
 use crate::event::ConnectionSlot;
-use crate::limits::{HANDOFF_BATCH_MAX, HANDOFF_WINDOW};
+use crate::limits::{HANDOFF_BATCH_MAX, HANDOFF_WINDOW, HANDOFF_WINDOW_BYTES};
 use crate::mail::{HandoffMessage, Mail, RemoteDelivery, Settlement};
 
 /// Vectors of each kind kept for reuse.
@@ -30,6 +31,7 @@ pub(crate) struct Peers {
 #[derive(Debug, Default)]
 struct PeerShard {
     unanswered: usize,
+    unanswered_bytes: u64,
     held: VecDeque<ConnectionSlot>,
     handoffs: Vec<HandoffMessage>,
     deliveries: Vec<RemoteDelivery>,
@@ -49,12 +51,14 @@ impl Peers {
     }
 
     pub(crate) fn has_room(&self, to: usize) -> bool {
-        self.peers[to].unanswered < HANDOFF_WINDOW
+        let peer = &self.peers[to];
+        peer.unanswered < HANDOFF_WINDOW && peer.unanswered_bytes < HANDOFF_WINDOW_BYTES
     }
 
     pub(crate) fn hand_off(&mut self, effects: &mut Vec<Effect>, to: usize, message: HandoffMessage) {
         let peer = &mut self.peers[to];
         peer.unanswered += 1;
+        peer.unanswered_bytes += message.message.memory();
         peer.handoffs.push(message);
         let full = peer.handoffs.len() >= HANDOFF_BATCH_MAX;
         self.gathered(to);
@@ -94,10 +98,15 @@ impl Peers {
         self.gathered = gathered;
     }
 
-    /// `count` handoffs were answered.
-    pub(crate) fn answered(&mut self, to: usize, count: usize) {
+    /// `count` handoffs of so many bytes were answered.
+    pub(crate) fn answered(&mut self, to: usize, count: usize, bytes: u64) {
         let peer = &mut self.peers[to];
-        peer.unanswered = peer.unanswered.saturating_sub(count);
+        assert!(
+            peer.unanswered >= count && peer.unanswered_bytes >= bytes,
+            "what is answered was handed off"
+        );
+        peer.unanswered -= count;
+        peer.unanswered_bytes -= bytes;
     }
 
     pub(crate) fn hold(&mut self, to: usize, connection: ConnectionSlot) {
@@ -152,7 +161,7 @@ impl Peers {
 
 fn keep<T>(spare: &mut Vec<Vec<T>>, emptied: Vec<T>) {
     debug_assert!(emptied.is_empty());
-    if spare.len() < SPARE_MAX {
+    if spare.len() < SPARE_MAX && emptied.capacity() <= 2 * HANDOFF_BATCH_MAX {
         spare.push(emptied);
     }
 }

@@ -1,11 +1,12 @@
 //! How does a received message get into its queue, here or on another shard, and what does its producer hear?
 //!
 //! The message is copied once, out of the receive buffer into a vector of the pool, and moves from then on. A queue that
-//! lives elsewhere gets it by handoff; its home answers ranges of deliveries. Credit is renewed when messages are stored, not
+//! lives elsewhere gets it by handoff; its home answers ranges of deliveries. Credit is renewed when messages are answered, not
 //! when they are received: `granted + unanswered ≤ PRODUCER_CREDIT`.
 
 use corelane_engine::{EnqueueRefusal, Origin, Publication, QueueId};
 use corelane_mailbox::Lane;
+use corelane_protocol::amqp10::limits::SPARE_BUFFER_SIZE_MAX;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, Payload};
 use corelane_wire::amqp10::{DeliveryState, Error};
 
@@ -30,16 +31,12 @@ enum Destination {
 impl Shard {
     pub(crate) fn on_message(&mut self, now: u64, slot: ConnectionSlot, received: amqp10::Message<'_>) {
         self.counters.messages_received += 1;
-        let amqp10::Message { link, delivery_id, settled, payload, message_format, .. } = received;
-        let bytes = match payload {
-            Payload::Slice(bytes) => self.buffers.copy(bytes),
-            Payload::Assembled(bytes) => bytes,
-        };
+        let amqp10::Message { link, delivery_id, settled, payload, message_format, transaction } = received;
+        let bytes = self.owned(slot, payload);
         let message = match Message::new(bytes, message_format) {
             Ok(message) => message,
             Err(bytes) => {
                 self.buffers.give(bytes);
-                self.counters.messages_malformed += 1;
                 self.answer(slot, link, delivery_id, settled, PublishOutcome::Malformed);
                 return;
             }
@@ -52,6 +49,7 @@ impl Shard {
         };
         let attachment = producer.attachment;
         let destination = match producer.route {
+            _ if transaction.is_some() => Destination::Nowhere(PublishOutcome::NoTransaction),
             Route::Queue(at) => Destination::Queue(at),
             Route::Anonymous => self.destination_of(&message),
             Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
@@ -72,6 +70,22 @@ impl Shard {
         };
         let link_ref = LinkRef { connection: id, link, attachment };
         self.hand_off(slot, to, HandoffMessage { link: link_ref, delivery_id, settled, target, message });
+    }
+
+    /// The message's bytes, in a vector that fits.
+    fn owned(&mut self, slot: ConnectionSlot, payload: Payload<'_>) -> Vec<u8> {
+        match payload {
+            Payload::Slice(bytes) => self.buffers.copy(bytes),
+            // Beyond that a copy costs more than the room at the vector's end.
+            Payload::Assembled(bytes) if bytes.len() > SPARE_BUFFER_SIZE_MAX => bytes,
+            Payload::Assembled(bytes) => {
+                let copy = self.buffers.copy(&bytes);
+                if let Some(connection) = self.connections.get_mut(slot) {
+                    connection.protocol.recycle(bytes);
+                }
+                copy
+            }
+        }
     }
 
     fn hand_off(&mut self, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
@@ -136,6 +150,7 @@ impl Shard {
         let mut run: Option<Stored> = None;
         for handoff in messages.drain(..) {
             let HandoffMessage { link, delivery_id, settled, target, message } = handoff;
+            let bytes = message.memory();
             let queue = match target {
                 HandoffTarget::Queue(queue) => Ok(queue),
                 HandoffTarget::Name(name) => self.find_or_create(&name),
@@ -150,10 +165,11 @@ impl Shard {
                     }
                 }
             };
-            let stored = Stored { link, first: delivery_id, last: delivery_id, settled, outcome };
+            let stored = Stored { link, first: delivery_id, last: delivery_id, bytes, settled, outcome };
             match &mut run {
                 Some(run) if run.last.wrapping_add(1) == delivery_id && run.is_alike(&stored) => {
-                    run.last = delivery_id
+                    run.last = delivery_id;
+                    run.bytes += bytes;
                 }
                 Some(_) | None => self.post_stored(from, run.replace(stored)),
             }
@@ -170,9 +186,9 @@ impl Shard {
 
     /// The home's answer to messages that were handed off.
     pub(crate) fn on_stored(&mut self, now: u64, from: usize, stored: &Stored) {
-        let Stored { link, first, last, .. } = *stored;
+        let Stored { link, first, last, bytes, .. } = *stored;
         let count = last.wrapping_sub(first) as usize + 1;
-        self.peers.answered(from, count);
+        self.peers.answered(from, count, bytes);
         match self.slot_of(link.connection) {
             Some(slot) => {
                 for delivery_id in (0..count as u32).map(|n| first.wrapping_add(n)) {
@@ -190,10 +206,10 @@ impl Shard {
     fn on_handoff_answered(&mut self, slot: ConnectionSlot, stored: &Stored, delivery_id: u32) {
         let Stored { link, settled, outcome, .. } = *stored;
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.unanswered = connection.unanswered.saturating_sub(1);
+        connection.unanswered -= 1;
         let Some(producer) = connection.producer_mut(link.link) else { return };
         if producer.attachment == link.attachment {
-            producer.unanswered = producer.unanswered.saturating_sub(1);
+            producer.unanswered -= 1;
             self.answer(slot, link.link, delivery_id, settled, outcome);
         }
     }
@@ -209,7 +225,7 @@ impl Shard {
     ) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if outcome != PublishOutcome::Stored {
-            self.counters.messages_unroutable += u64::from(outcome != PublishOutcome::Malformed);
+            self.counters.count_refused(outcome);
             if settled {
                 // AMQP 1.0 anonymous terminus §2.2.2: what cannot be said by an outcome ends the link.
                 let (condition, description) = outcome.error();
@@ -224,7 +240,8 @@ impl Shard {
                 PublishOutcome::NoQueue
                 | PublishOutcome::NoAddress
                 | PublishOutcome::Full
-                | PublishOutcome::Malformed => {
+                | PublishOutcome::Malformed
+                | PublishOutcome::NoTransaction => {
                     let (condition, description) = outcome.error();
                     DeliveryState::Rejected { error: Some(Error::new(condition, description)) }
                 }
@@ -236,12 +253,12 @@ impl Shard {
     }
 }
 
-/// Grants a producer credit again when half of it was used and stored.
+/// Grants a producer credit again when half of it was used and answered.
 fn renew_credit(connection: &mut Connection, link: LinkId) {
     let Some(producer) = connection.producer_mut(link) else { return };
-    producer.stored += 1;
-    if producer.stored >= PRODUCER_CREDIT / 2 && !producer.detached {
-        producer.stored = 0;
+    producer.answered += 1;
+    if producer.answered >= PRODUCER_CREDIT / 2 && !producer.detached {
+        producer.answered = 0;
         let credit = PRODUCER_CREDIT - producer.unanswered.min(PRODUCER_CREDIT);
         connection.protocol.grant_credit(link, credit, false);
     }

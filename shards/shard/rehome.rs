@@ -19,8 +19,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         debug_assert!(!connection.settled_down && connection.hold.is_none());
         connection.settled_down = true;
-        connection.deferred_consumer = Some(link);
-        connection.hold = Some(Hold::Move { to });
+        connection.hold = Some(Hold::Move { to, link });
         self.touch(slot);
         self.moving.push(slot);
     }
@@ -43,7 +42,7 @@ impl Shard {
     /// False if it has ended meanwhile; then the socket is closed as its [`Effect::Close`] says.
     pub fn release(&mut self, slot: ConnectionSlot, socket: Socket) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
-        let Some(Hold::Move { to }) = connection.hold else { return false };
+        let Some(Hold::Move { to, .. }) = connection.hold else { return false };
         if connection.phase == Phase::Closing {
             return false;
         }
@@ -55,14 +54,16 @@ impl Shard {
 
     pub(crate) fn on_adopt(&mut self, now: u64, adopted: Adopted) {
         let Adopted { mut connection, socket } = adopted;
-        debug_assert_eq!(connection.hold, Some(Hold::Move { to: self.index }));
+        let Some(Hold::Move { to, link }) = connection.hold else {
+            unreachable!("only a connection that moves is sent")
+        };
+        debug_assert_eq!(to, self.index);
         self.counters.connections_adopted += 1;
         connection.reading_stopped = false;
         connection.protocol.set_reading(now, true);
         connection.touched = false;
         connection.flush_requested = false;
         connection.timer_at = None;
-        let deferred = connection.deferred_consumer.take();
         let slot = self.connections.insert(connection);
         self.effects.push(Effect::Register { connection: slot, socket });
         self.touch(slot);
@@ -70,9 +71,7 @@ impl Shard {
             self.close_forced(now, slot);
             return;
         }
-        if let Some(link) = deferred {
-            self.attach_consumer_here(now, slot, link);
-        }
+        self.attach_consumer_here(now, slot, link);
         self.release_hold(now, slot);
     }
 }

@@ -12,7 +12,7 @@ use crate::Shard;
 use crate::connection::{ConsumerAt, Link};
 use crate::deliver::Owner;
 use crate::event::ConnectionSlot;
-use crate::mail::{LinkRef, Mail, Settlement};
+use crate::mail::{LinkRef, Mail, Settlement, UNKNOWN_TRANSACTION};
 
 impl Shard {
     pub(crate) fn on_disposition(
@@ -21,10 +21,11 @@ impl Shard {
         slot: ConnectionSlot,
         state: Option<DeliveryState<'_>>,
     ) {
-        let stated = state.and_then(|state| match state {
-            DeliveryState::Transactional { outcome, .. } => outcome,
-            _ => state.outcome(),
-        });
+        if let Some(DeliveryState::Transactional { .. }) = state {
+            self.refuse_transaction(now, slot);
+            return;
+        }
+        let stated = state.and_then(|state| state.outcome());
         let annotations = match stated {
             Some(Outcome::Modified(modified)) => modified.message_annotations,
             _ => None,
@@ -33,10 +34,6 @@ impl Shard {
         loop {
             let Some(connection) = self.connections.get_mut(slot) else { return };
             let Some(disposed) = connection.protocol.poll_outcome() else { return };
-            if !disposed.settled {
-                // Provisional, in a transaction; there are none.
-                continue;
-            }
             let Some(consumer) = connection.consumer_mut(disposed.link) else { continue };
             consumer.unsettled = consumer.unsettled.saturating_sub(1);
             let outcome = stated.or(consumer.default_outcome).unwrap_or(engine::Outcome::Released);
@@ -59,6 +56,17 @@ impl Shard {
                     self.peers.settle(home, settlement);
                 }
             }
+        }
+    }
+
+    /// Outcomes inside a transaction that was never declared: the links that they are about end (AMQP 1.0 §4.5.8).
+    fn refuse_transaction(&mut self, now: u64, slot: ConnectionSlot) {
+        let (condition, description) = UNKNOWN_TRANSACTION;
+        while let Some(connection) = self.connections.get_mut(slot)
+            && let Some(disposed) = connection.protocol.poll_outcome()
+        {
+            connection.protocol.detach(disposed.link, true, Some(ErrorSpec { condition, description }));
+            self.unbind(now, slot, disposed.link);
         }
     }
 

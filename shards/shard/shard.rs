@@ -5,11 +5,11 @@
 //!
 //! Invariants:
 //! - a shard is `!Send`: it is built on its thread and stays there;
-//! - every change of state happens inside `apply` or `finish_turn`;
+//! - events and time change it inside `apply` and `finish_turn` alone; `take_output` and `release` hand over what leaves;
 //! - a connection that was changed is on the list `touched` until the turn is finished.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub struct Shard {
     /// Links with a consumer elsewhere whose home is to be told something when the turn ends.
     pub(crate) targets_due: Vec<(ConnectionSlot, LinkId)>,
     /// Links with a delivery written in part that can go on.
-    pub(crate) continuing: Vec<(ConnectionSlot, LinkId)>,
+    pub(crate) continuing: VecDeque<(ConnectionSlot, LinkId)>,
     /// Consumers that have had their share of the turn.
     pub(crate) rested: Vec<(ConnectionSlot, LinkId)>,
     /// Connections that wait to move to another shard.
@@ -146,7 +146,7 @@ impl Shard {
             peers: Peers::new(config.shards),
             targets: HomeTargets::new(),
             targets_due: Vec::new(),
-            continuing: Vec::new(),
+            continuing: VecDeque::new(),
             rested: Vec::new(),
             moving: Vec::new(),
             head: Vec::new(),
@@ -224,6 +224,11 @@ impl Shard {
     /// The queue of this name, if this shard is its home and it exists.
     pub fn queue(&self, name: &str) -> Option<QueueId> {
         self.queues.get(name).copied()
+    }
+
+    /// Queues whose home is this shard.
+    pub fn queue_count(&self) -> usize {
+        self.queues.len()
     }
 
     /// Connections that are not closed.
@@ -334,7 +339,7 @@ impl Shard {
             connection.protocol.handle_timeout(now);
             connection.trim();
             self.touch(slot);
-            self.parse_waiting(now, slot);
+            self.give_events(now, slot);
         }
         self.recall_from_stalled(now);
         self.engine.next_deadline().is_some_and(|at| at <= now) && self.engine.handle_timeout(now)
@@ -371,7 +376,7 @@ impl Shard {
             Mail::SaslStep { .. } => {}
             Mail::SaslReply { connection, reply } => self.on_sasl_reply(now, connection, reply),
             Mail::Resolve { link, queue } => self.on_resolve(from, link, &queue),
-            Mail::Resolved { link, result } => self.on_resolved(from, link, result),
+            Mail::Resolved { link, result } => self.on_resolved(now, from, link, result),
             Mail::Handoff(messages) => self.on_handoff(now, from, messages),
             Mail::Stored(stored) => self.on_stored(now, from, &stored),
             Mail::Consume { link, request } => self.on_consume(now, from, link, &request),
@@ -399,7 +404,7 @@ impl Shard {
         self.memory_used -= message.memory();
     }
 
-    /// Puts mail into a lane, or applies it at once when it is for this shard.
+    /// Puts mail into a lane to another participant.
     pub(crate) fn post(&mut self, to: usize, lane: Lane, mail: Mail) {
         debug_assert_ne!(to, self.index);
         self.effects.push(Effect::Post { to, lane, mail });

@@ -23,11 +23,10 @@ use slab::Slab;
 
 use crate::Shard;
 use crate::connection::{ConsumerAt, QueueAt};
-use crate::deliver::{Owner, Readiness, Written};
+use crate::deliver::{Owner, Written};
 use crate::event::ConnectionSlot;
 use crate::limits::{RECALL_TIMEOUT_US, TARGET_BYTES_MAX, TARGET_MESSAGES_MAX};
 use crate::mail::{Answer, ConsumeRequest, LinkRef, Loan, Mail, Refusal, RemoteDelivery, Settlement};
-use crate::message::Message;
 
 /// The connection's side.
 #[derive(Debug)]
@@ -40,8 +39,6 @@ pub(crate) struct Target {
     acknowledged: u32,
     epoch: u32,
     state: TargetState,
-    /// A delivery that is written in part.
-    pub(crate) partial: Option<Message>,
     /// Deliveries to a browser that could not be written: nobody else wants them back.
     staged: VecDeque<RemoteDelivery>,
     /// On the list of targets whose home is to be told something when the turn ends.
@@ -74,7 +71,6 @@ impl Target {
             acknowledged: 0,
             epoch: 0,
             state: TargetState::Lending,
-            partial: None,
             staged: VecDeque::new(),
             due: false,
             flow: false,
@@ -89,14 +85,20 @@ impl Target {
     /// What to tell the home, if anything. `credit` is what may be lent now; 0 when the link is not ready.
     fn next_loan(&mut self, credit: u32, ready: bool, draining: bool) -> Option<Loan> {
         let outstanding = self.limit.wrapping_sub(self.received);
+        let recall = match self.state {
+            TargetState::Recalling { .. } => false,
+            // What came back is not overtaken by what is on its way behind it.
+            TargetState::Draining { .. } => self.returned,
+            TargetState::Lending => self.returned || (outstanding > 0 && (!ready || credit < outstanding)),
+        };
         let answer = match self.state {
-            TargetState::Recalling { .. } | TargetState::Draining { .. } => Answer::Never,
-            TargetState::Lending if outstanding > 0 && (!ready || credit < outstanding) => {
+            _ if recall => {
                 self.epoch = self.epoch.wrapping_add(1);
                 self.limit = self.received;
                 self.state = TargetState::Recalling { posted: None };
                 Answer::Recall { epoch: self.epoch }
             }
+            TargetState::Recalling { .. } | TargetState::Draining { .. } => Answer::Never,
             TargetState::Lending if ready && draining && self.staged.is_empty() => {
                 self.epoch = self.epoch.wrapping_add(1);
                 self.limit = self.received.wrapping_add(credit.min(TARGET_MESSAGES_MAX));
@@ -147,7 +149,7 @@ impl Target {
 pub(crate) struct HomeTargets {
     slab: Slab<HomeTarget>,
     by_consumer: HashMap<ConsumerId, u32>,
-    /// When to look whether a target has acknowledged; the earliest first.
+    /// When to look whether a target has acknowledged, the earliest first. A look comes within two time-outs.
     checks: VecDeque<(u64, ConsumerId)>,
 }
 
@@ -242,7 +244,7 @@ impl HomeTarget {
     }
 
     fn acknowledge(&mut self, up_to: u32) {
-        while self.acknowledged != up_to && self.acknowledged != self.posted {
+        while (up_to.wrapping_sub(self.acknowledged) as i32) > 0 && self.acknowledged != self.posted {
             self.acknowledged = self.acknowledged.wrapping_add(1);
             if let Some(first) = self.unacknowledged.pop_front() {
                 self.unacknowledged_bytes -= first.bytes;
@@ -313,7 +315,8 @@ impl Shard {
             self.engine.flow_received(consumer);
         }
         self.engine.set_notify_work_desired(now, consumer, desire);
-        let blocked = pull && !self.engine.request_pull(now, consumer);
+        // Paused for its unacknowledged bytes it goes on when they are acknowledged, and is asked to pull again then.
+        let blocked = pull && desire == Desire::Ready && !self.engine.request_pull(now, consumer);
         if let (true, Some(target)) = (blocked, self.targets.of(consumer)) {
             answer = answer.or(target.drained());
         }
@@ -353,7 +356,7 @@ impl Shard {
             };
             let due = oldest.posted_at + RECALL_TIMEOUT_US;
             if due > now {
-                self.targets.checks.push_back((due, consumer));
+                self.targets.checks.push_back((now + RECALL_TIMEOUT_US, consumer));
                 continue;
             }
             target.check_due = false;
@@ -389,10 +392,11 @@ impl Shard {
             return;
         };
         let fresh = now.saturating_sub(delivery.posted_at) < RECALL_TIMEOUT_US / 2;
-        let ready = self.readiness(slot, link) == Readiness::Ready;
+        let ready = self.is_ready(slot, link);
         let Some((target, browse)) = self.target_mut(slot, link) else { return };
         target.received = target.received.wrapping_add(1);
-        let writable = fresh && ready && !matches!(target.state, TargetState::Recalling { .. });
+        let recalling = matches!(target.state, TargetState::Recalling { .. });
+        let writable = fresh && ready && !target.returned && !recalling;
         if browse && (!ready || !target.staged.is_empty()) {
             target.staged.push_back(delivery);
         } else if !browse && !writable {
@@ -430,12 +434,7 @@ impl Shard {
                 }
                 self.buffers.give(message.into_bytes());
             }
-            Written::Part => {
-                if let Some((target, _)) = self.target_mut(slot, link) {
-                    target.partial = Some(message);
-                }
-                self.continuing.push((slot, link));
-            }
+            Written::Part => self.keep_part(slot, link, Some(message)),
             Written::TooLarge => {
                 let outcome = Outcome::Modified { delivery_failed: false, undeliverable_here: true };
                 self.settle_elsewhere(slot, link, place, acquisition, outcome);
@@ -516,7 +515,7 @@ impl Shard {
         let mut due = std::mem::take(&mut self.targets_due);
         for (slot, link) in due.drain(..) {
             self.write_staged(now, slot, link);
-            let ready = self.readiness(slot, link) == Readiness::Ready;
+            let ready = self.is_ready(slot, link);
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             let credit = connection.protocol.credit(link);
             let draining = connection.consumer_mut(link).is_some_and(|consumer| consumer.draining);
@@ -532,7 +531,7 @@ impl Shard {
     }
 
     fn write_staged(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
-        while self.readiness(slot, link) == Readiness::Ready {
+        while self.is_ready(slot, link) {
             let Some((target, _)) = self.target_mut(slot, link) else { return };
             let Some(delivery) = target.staged.pop_front() else { return };
             self.write_remote(now, slot, link, delivery);

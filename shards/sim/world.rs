@@ -77,7 +77,9 @@ struct SimSocket {
     flush_asked: bool,
     reading: bool,
     /// The client takes bytes.
-    pub client_reads: bool,
+    client_reads: bool,
+    /// The client does nothing at all.
+    frozen: bool,
     open: bool,
     last_output: bool,
 }
@@ -133,6 +135,7 @@ impl World {
             flush_asked: false,
             reading: true,
             client_reads: true,
+            frozen: false,
             open: true,
             last_output: false,
         });
@@ -156,6 +159,11 @@ impl World {
     /// A client that does not read lets the broker's sends hang.
     pub fn client_reads(&mut self, client: usize, reads: bool) {
         self.sockets[client].client_reads = reads;
+    }
+
+    /// A client that is frozen neither reads nor writes; its socket stays open.
+    pub fn freeze(&mut self, client: usize) {
+        self.sockets[client].frozen = true;
     }
 
     /// The client's host is gone: the broker sees the connection break.
@@ -207,6 +215,9 @@ impl World {
     }
 
     fn act(&mut self, client: usize) -> bool {
+        if self.sockets[client].frozen {
+            return false;
+        }
         let mut acted = self.clients[client].act(self.now);
         let output = std::mem::take(self.clients[client].protocol.output());
         acted |= !output.is_empty();

@@ -87,6 +87,12 @@ impl Connection {
         self.timers.reading = reading;
     }
 
+    /// Bytes have arrived that the caller cannot pass on yet: the peer is not silent.
+    pub fn heard(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        self.timers.received_last = self.now;
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called at the latest.
     pub fn next_deadline(&self) -> Option<u64> {
         let timers = &self.timers;
