@@ -22,19 +22,18 @@ class Skip(Exception):
 
 
 class Case:
-    def __init__(self, name, body, seconds, shards, own_only):
+    def __init__(self, name, body, seconds, own_only):
         self.name = name
         self.body = body
         self.seconds = seconds
-        self.shards = shards
         self.own_only = own_only
 
 
-def case(name, seconds=60, shards=(1, 4), own_only=False):
+def case(name, seconds=60, own_only=False):
     """Declares a case. `own_only`: it relies on what Corelane alone promises, so no other broker is asked."""
 
     def declare(body):
-        CASES.append(Case(name, body, seconds, shards, own_only))
+        CASES.append(Case(name, body, seconds, own_only))
         return body
 
     return declare
@@ -153,7 +152,7 @@ class Runner:
         broker = self.start(shards)
         try:
             for case in cases:
-                if shards not in case.shards or (self.external and case.own_only):
+                if self.external and case.own_only:
                     continue
                 broker = self.run_one(case, broker, shards)
         finally:

@@ -350,7 +350,7 @@ def heartbeat(ctx):
     expect_rest(client, ctx.address(), [0])
 
 
-@case("proton/stop", own_only=True, shards=(1, 4))
+@case("proton/stop", own_only=True)
 def graceful_stop(ctx):
     """SIGTERM: connections are closed with amqp:connection:forced and the process exits with 0."""
     broker = ctx.tools.broker(ctx.broker.shards, "stopping")

@@ -478,22 +478,31 @@ def sasl(ctx, others):
 
 @raw_case("unfinished-answers")
 def unfinished_answers(ctx, others):
-    """A consumer that takes credit and reads nothing: it blocks nobody, and its end returns all."""
+    """Consumers of several queues on a connection that reads nothing: they block nobody, and their end returns all."""
     client = connect(ctx)
-    count = 400
-    client.sender(ctx.address()).send([message(seq, 50_000) for seq in range(count)], 40)
+    count = 150
+    names = [ctx.address(f"q{index}") for index in range(4)]
+    for name in names:
+        client.sender(name).send([message(seq, 50_000) for seq in range(count)], 40)
     one = Socket(ctx)
     one.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     one.open()
     one.begin()
-    one.attach_receiver(ctx.address())
-    one.flow(1, 1000, window=0x7FFFFFFF)
+    for handle, name in enumerate(names, 1):
+        one.attach_receiver(name, handle=handle)
+    for handle in range(1, 5):
+        one.flow(handle, 1000, window=0x7FFFFFFF)
     time.sleep(0.5)
     for _ in range(5):
         others()
+    # Who shares a queue with it gets what it has not been sent.
+    shared = client.receiver(names[0])
+    check(len(shared.drain(10)) == 10, "nothing is left for another consumer of the queue")
+    shared.close()
     one.socket.close()
     time.sleep(0.3)
-    expect_rest(client, ctx.address(), range(count), "after a consumer that never read")
+    for name in names:
+        expect_rest(client, name, range(count), "after a consumer that never read")
 
 
 def conversation(address):
@@ -581,11 +590,19 @@ def mutations(ctx, others):
             one.settimeout(5)
             try:
                 one.sendall(piece)
-                one.shutdown(socket.SHUT_WR)
-                while one.recv(65536):
-                    pass
+                if index % 2:
+                    # All was said: the broker ends the connection, whatever it made of it.
+                    one.shutdown(socket.SHUT_WR)
+                    while one.recv(65536):
+                        pass
+                else:
+                    # The broker answers, or waits for more; what it is in the middle of is then cut off.
+                    one.settimeout(0.02)
+                    while one.recv(65536):
+                        pass
             except TimeoutError:
-                raise Failure(f"piece {index} left the broker silent: {piece!r}")
+                if index % 2:
+                    raise Failure(f"piece {index} left the broker silent: {piece!r}")
             except OSError:
                 pass
         if index % 100 == 0:
