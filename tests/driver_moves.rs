@@ -6,7 +6,7 @@ use corelane::driver::{
     Clock, ControlPort, Driver, Idle, Participants, Placement, Service, ShardThread, listen, participants,
 };
 use corelane_mailbox::Lane;
-use corelane_shard::{ConnectionSlot, Effect, Event, Mail, Socket, Turn};
+use corelane_shard::{ConnectionId, ConnectionSlot, Effect, Event, Mail, SaslReply, Socket, Turn};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -120,7 +120,11 @@ impl Service for Nomads {
         *self.moves.lock().unwrap() += 1;
         let to = (self.index + 1) % self.luggage.len();
         self.luggage[to].lock().unwrap().push_back((connection, socket));
-        self.effects.push(Effect::Post { to, lane: Lane::Control, mail: Mail::Stop });
+        self.effects.push(Effect::Post {
+            to,
+            lane: Lane::Control,
+            mail: Mail::SaslReply { connection: ConnectionId(0), reply: SaslReply::Refused },
+        });
         true
     }
 }

@@ -113,6 +113,7 @@ impl Shard {
             // AMQP 1.0 §2.6.3: without a target there is nothing to attach to.
             None => return Err(Refused::new("amqp:invalid-field", "the attach has no target")),
         };
+        check_kind(target.capabilities)?;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         let link_ref = connection.link_ref(link);
         let mut producer = Producer::new(link_ref.attachment);
@@ -130,7 +131,7 @@ impl Shard {
             self.accept_producer(slot, link, Answer::Same);
             return Ok(());
         };
-        let name = queue_name(address, target.capabilities)?;
+        let name = queue_name(address)?;
         let home = home_shard(VIRTUAL_HOST, &name, self.shards);
         if home == self.index {
             producer.route = Route::Queue(QueueAt { shard: home, queue: self.find_or_create(&name)? });
@@ -190,6 +191,7 @@ impl Shard {
             // A durable subscription is ended like this; there are none yet.
             return Err(Refused::new("amqp:not-found", "the attach has no source"));
         };
+        check_kind(source.capabilities)?;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         let filters = read_filters(&source, Origin(connection.id.0))?;
         let priority = link_priority(attach)?;
@@ -200,7 +202,7 @@ impl Shard {
                 let (name, at) = self.make_dynamic()?;
                 (name, Some(at))
             }
-            Some(address) => (queue_name(address, source.capabilities)?.into(), None),
+            Some(address) => (queue_name(address)?.into(), None),
             None => return Err(Refused::new("amqp:invalid-field", "the source has no address")),
         };
         let home = home_shard(VIRTUAL_HOST, &queue, self.shards);
@@ -383,11 +385,14 @@ impl ConsumeRequest {
     }
 }
 
-/// The queue that an address and the terminus' capabilities name.
-fn queue_name(address: &str, capabilities: Symbols<'_>) -> Result<String, Refused> {
-    if capabilities.contains("topic") || capabilities.contains("temporary-topic") {
-        return Err(Refused::unsupported_address());
-    }
+/// A terminus that asks for a topic by its capabilities does not get a queue (AMQP JMS mapping 1.0, §3.1).
+fn check_kind(capabilities: Symbols<'_>) -> Result<(), Refused> {
+    let topic = capabilities.contains("topic") || capabilities.contains("temporary-topic");
+    if topic { Err(Refused::unsupported_address()) } else { Ok(()) }
+}
+
+/// The queue that an address names.
+fn queue_name(address: &str) -> Result<String, Refused> {
     match Address::parse(address) {
         Address::Queue(name) => Ok(name.into_owned()),
         Address::Unsupported => Err(Refused::unsupported_address()),

@@ -52,17 +52,8 @@ pub(crate) struct Connection {
     pub(crate) settled_down: bool,
     /// Deadline of the connection's entry in the shard's timer heap.
     pub(crate) timer_at: Option<u64>,
-    pub(crate) phase: Phase,
-}
-
-/// How far a connection has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Before the open, or in it.
-    Handshake,
-    Open,
     /// The last output is on its way; everything that arrives is ignored.
-    Closing,
+    pub(crate) closing: bool,
 }
 
 /// Why received bytes wait.
@@ -197,7 +188,7 @@ impl Connection {
             unanswered: 0,
             settled_down: false,
             timer_at: None,
-            phase: Phase::Handshake,
+            closing: false,
         }
     }
 

@@ -9,7 +9,7 @@ use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, SessionId};
 use corelane_wire::amqp10::{Open, SaslCode};
 
 use crate::Shard;
-use crate::connection::{Hold, Phase};
+use crate::connection::Hold;
 use crate::effect::Effect;
 use crate::event::ConnectionSlot;
 use crate::limits::{INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES};
@@ -19,7 +19,7 @@ use crate::shard::VIRTUAL_HOST;
 impl Shard {
     pub(crate) fn on_received(&mut self, now: u64, slot: ConnectionSlot, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        if connection.phase == Phase::Closing {
+        if connection.closing {
             return;
         }
         self.touch(slot);
@@ -59,7 +59,7 @@ impl Shard {
     /// Acts on what a time-out has brought about, whatever the connection waits for.
     pub(crate) fn give_events(&mut self, now: u64, slot: ConnectionSlot) {
         while let Some(connection) = self.connections.get_mut(slot)
-            && connection.phase != Phase::Closing
+            && !connection.closing
             && let Some(event) = connection.protocol.receive(now, &mut &[][..])
         {
             self.on_protocol_event(now, slot, event);
@@ -71,7 +71,7 @@ impl Shard {
         let mut input = bytes;
         loop {
             let Some(connection) = self.connections.get_mut(slot) else { return &[] };
-            if connection.phase == Phase::Closing {
+            if connection.closing {
                 return &[];
             }
             if connection.hold.is_none() && connection.unsent_bytes() > OUTPUT_HOLD_BYTES {
@@ -165,7 +165,6 @@ impl Shard {
             connection.protocol.close(Some(ErrorSpec { condition: "amqp:not-found", description }));
         } else {
             connection.protocol.accept_open();
-            connection.phase = Phase::Open;
         }
     }
 
@@ -183,10 +182,10 @@ impl Shard {
     /// The connection has ended, or shall: its links are unbound, its output is sent, its socket closed.
     pub(crate) fn close(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        if connection.phase == Phase::Closing {
+        if connection.closing {
             return;
         }
-        connection.phase = Phase::Closing;
+        connection.closing = true;
         connection.protocol.finish_turn(now);
         let id = connection.id;
         let asked_for_credentials = connection.hold == Some(Hold::Credentials);

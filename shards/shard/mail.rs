@@ -62,9 +62,6 @@ pub enum Mail {
 
     /// To a dynamic node's home: its link or connection ended.
     DeleteQueue { queue: QueueId },
-
-    /// From the control thread: close everything and stop.
-    Stop,
 }
 
 /// A connection on its way, with its socket.

@@ -8,7 +8,7 @@ use corelane_engine::{Acquisition, Outcome, Place};
 use corelane_protocol::amqp10::{LinkId, Progress};
 
 use crate::Shard;
-use crate::connection::{Connection, ConsumerAt, Link, Phase};
+use crate::connection::{Connection, ConsumerAt, Link};
 use crate::event::ConnectionSlot;
 use crate::limits::TURN_BYTES_MAX;
 use crate::message::Message;
@@ -62,11 +62,11 @@ impl Shard {
 
     fn continue_partial(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) -> usize {
         let Some(connection) = self.connections.get_mut(slot) else { return 0 };
-        let Connection { protocol, links, output_blocked, phase, .. } = connection;
+        let Connection { protocol, links, output_blocked, closing, .. } = connection;
         let Some(Some(Link::Consumer(consumer))) = links.get_mut(link.0 as usize) else { return 0 };
         let Some(partial) = &mut consumer.partial else { return 0 };
         partial.in_line = false;
-        if *output_blocked || *phase == Phase::Closing {
+        if *output_blocked || *closing {
             return 0;
         }
         let (place, acquisition) = (partial.place, partial.acquisition);

@@ -8,7 +8,7 @@ use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::LinkId;
 
 use crate::Shard;
-use crate::connection::{Hold, Phase};
+use crate::connection::Hold;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Socket};
 use crate::mail::{Adopted, Mail};
@@ -30,7 +30,7 @@ impl Shard {
         moving.retain(|&slot| {
             let Some(connection) = self.connections.get_mut(slot) else { return false };
             let quiet = connection.unanswered == 0 && connection.unsent_bytes() == 0;
-            if quiet && connection.phase != Phase::Closing {
+            if quiet && !connection.closing {
                 self.effects.push(Effect::HandOver { connection: slot });
             }
             !quiet
@@ -43,7 +43,7 @@ impl Shard {
     pub fn release(&mut self, slot: ConnectionSlot, socket: Socket) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
         let Some(Hold::Move { to, .. }) = connection.hold else { return false };
-        if connection.phase == Phase::Closing {
+        if connection.closing {
             return false;
         }
         let Some(connection) = self.connections.remove(slot) else { return false };

@@ -13,6 +13,7 @@ use crate::connection::{ConsumerAt, Link};
 use crate::deliver::Owner;
 use crate::event::ConnectionSlot;
 use crate::mail::{LinkRef, Mail, Settlement, UNKNOWN_TRANSACTION};
+use crate::target::HomeTarget;
 
 impl Shard {
     pub(crate) fn on_disposition(
@@ -166,9 +167,7 @@ impl Shard {
                     }
                 }
                 Owner::Target { index } => {
-                    if let Some(target) = self.targets.at(index) {
-                        let (shard, link, consumer) = (target.shard, target.link, target.consumer);
-                        self.targets.remove(consumer);
+                    if let Some(HomeTarget { shard, link, .. }) = self.targets.remove(index) {
                         self.post(shard, Lane::Control, Mail::ConsumerGone { link });
                     }
                 }

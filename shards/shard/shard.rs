@@ -19,7 +19,7 @@ use corelane_protocol::amqp10::{self, ErrorSpec, LinkId};
 use hashbrown::HashMap;
 
 use crate::buffers::Buffers;
-use crate::connection::{Connection, Hold, Phase};
+use crate::connection::{Connection, Hold};
 use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::destinations::Destinations;
@@ -205,7 +205,7 @@ impl Shard {
         connection.flush_requested = false;
         connection.sending_bytes += output.len();
         connection.note_sending();
-        if connection.phase == Phase::Closing {
+        if connection.closing {
             self.connections.remove(slot);
         }
         output
@@ -285,7 +285,7 @@ impl Shard {
         connection.hold = None;
         self.parse_waiting(now, slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        if connection.hold.is_none() && connection.reading_stopped && connection.phase != Phase::Closing {
+        if connection.hold.is_none() && connection.reading_stopped && !connection.closing {
             connection.reading_stopped = false;
             connection.protocol.set_reading(now, true);
             self.effects.push(Effect::Reading { connection: slot, on: true });
@@ -388,7 +388,6 @@ impl Shard {
             Mail::CloseConsumer { consumer, was_seen } => self.on_close_consumer(now, consumer, was_seen),
             Mail::ConsumerGone { link } => self.on_consumer_gone(link),
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
-            Mail::Stop => self.on_stop(now),
         }
     }
 

@@ -18,7 +18,6 @@ use corelane_engine::{Acquisition, ConsumerId, Desire, Outcome, PauseReason, Pla
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::LinkId;
 use corelane_wire::amqp10::Map;
-use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::Shard;
@@ -148,7 +147,6 @@ impl Target {
 #[derive(Debug)]
 pub(crate) struct HomeTargets {
     slab: Slab<HomeTarget>,
-    by_consumer: HashMap<ConsumerId, u32>,
     /// When to look whether a target has acknowledged, the earliest first. A look comes within two time-outs.
     checks: VecDeque<(u64, ConsumerId)>,
 }
@@ -178,7 +176,7 @@ struct Unacknowledged {
 
 impl HomeTargets {
     pub(crate) fn new() -> Self {
-        HomeTargets { slab: Slab::new(), by_consumer: HashMap::new(), checks: VecDeque::new() }
+        HomeTargets { slab: Slab::new(), checks: VecDeque::new() }
     }
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
@@ -190,15 +188,9 @@ impl HomeTargets {
         self.slab.get_mut(index as usize)
     }
 
-    fn of(&mut self, consumer: ConsumerId) -> Option<&mut HomeTarget> {
-        let index = *self.by_consumer.get(&consumer)?;
-        self.slab.get_mut(index as usize)
-    }
-
-    /// Forgets a target; the owner's index may be used again.
-    pub(crate) fn remove(&mut self, consumer: ConsumerId) -> Option<HomeTarget> {
-        let index = self.by_consumer.remove(&consumer)?;
-        Some(self.slab.remove(index as usize))
+    /// Forgets a target whose consumer goes.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<HomeTarget> {
+        self.slab.try_remove(index as usize)
     }
 
     /// Notes a delivery that is about to be posted, and says what the consumer may do next.
@@ -286,12 +278,19 @@ impl Shard {
             check_due: false,
             browse,
         });
-        self.targets.by_consumer.insert(consumer, index);
         Ok(consumer)
     }
 
+    /// The target that a consumer belongs to; none if it is closed.
+    fn target_of(&mut self, consumer: ConsumerId) -> Option<&mut HomeTarget> {
+        match Owner::unpack(self.engine.owner(consumer)?) {
+            Owner::Target { index } => self.targets.at(index),
+            Owner::Connection { .. } => None,
+        }
+    }
+
     pub(crate) fn on_lend(&mut self, now: u64, consumer: ConsumerId, loan: Loan) {
-        let Some(target) = self.targets.of(consumer) else { return };
+        let Some(target) = self.target_of(consumer) else { return };
         target.acknowledge(loan.acknowledged);
         target.limit = loan.limit;
         let desire = target.desire();
@@ -317,7 +316,7 @@ impl Shard {
         self.engine.set_notify_work_desired(now, consumer, desire);
         // Paused for its unacknowledged bytes it goes on when they are acknowledged, and is asked to pull again then.
         let blocked = pull && desire == Desire::Ready && !self.engine.request_pull(now, consumer);
-        if let (true, Some(target)) = (blocked, self.targets.of(consumer)) {
+        if let (true, Some(target)) = (blocked, self.target_of(consumer)) {
             answer = answer.or(target.drained());
         }
         if let Some(mail) = answer {
@@ -337,7 +336,8 @@ impl Shard {
     }
 
     pub(crate) fn on_close_consumer(&mut self, now: u64, consumer: ConsumerId, was_seen: bool) {
-        if self.targets.remove(consumer).is_some() {
+        if let Some(Owner::Target { index }) = self.engine.owner(consumer).map(Owner::unpack) {
+            self.targets.remove(index);
             self.close_consumer_here(now, consumer, was_seen);
         }
     }
@@ -349,7 +349,7 @@ impl Shard {
                 break;
             }
             self.targets.checks.pop_front();
-            let Some(target) = self.targets.of(consumer) else { continue };
+            let Some(target) = self.target_of(consumer) else { continue };
             let Some(oldest) = target.unacknowledged.front() else {
                 target.check_due = false;
                 continue;
