@@ -76,8 +76,13 @@ impl Shard {
     fn owned(&mut self, slot: ConnectionSlot, payload: Payload<'_>) -> Vec<u8> {
         match payload {
             Payload::Slice(bytes) => self.buffers.copy(bytes),
-            // Beyond that a copy costs more than the room at the vector's end.
-            Payload::Assembled(bytes) if bytes.len() > SPARE_BUFFER_SIZE_MAX => bytes,
+            // Beyond that a copy costs more than a little room at the vector's end.
+            Payload::Assembled(mut bytes) if bytes.len() > SPARE_BUFFER_SIZE_MAX => {
+                if bytes.capacity() > bytes.len() + bytes.len() / 8 {
+                    bytes.shrink_to_fit();
+                }
+                bytes
+            }
             Payload::Assembled(bytes) => {
                 let copy = self.buffers.copy(&bytes);
                 if let Some(connection) = self.connections.get_mut(slot) {

@@ -9,7 +9,7 @@ use super::connection::{Connection, Step};
 use super::event::{Event, Message, Payload};
 use super::fault::{self, Failure};
 use super::ids::{DeliveryTag, LinkId};
-use super::limits::{SPARE_BUFFER_SIZE_MAX, SPARE_BUFFERS_MAX, UNSETTLED_SPAN_MAX};
+use super::limits::{ASSEMBLY_RESERVE_MAX, SPARE_BUFFER_SIZE_MAX, SPARE_BUFFERS_MAX, UNSETTLED_SPAN_MAX};
 use super::link::{Arriving, DetachSent, LinkEnd, LinkState};
 use super::serial;
 use super::settlement::{Arrived, ArrivedPhase, transaction_of};
@@ -19,6 +19,8 @@ use super::settlement::{Arrived, ArrivedPhase, transaction_of};
 pub(super) struct Assembly {
     size: usize,
     spare: Vec<Vec<u8>>,
+    /// Of the last delivery of several frames: the next one is likely to be as large.
+    size_last: usize,
 }
 
 impl Connection {
@@ -112,7 +114,11 @@ impl Connection {
                 transaction,
             })));
         }
-        let payload_start = self.assembly.spare.pop().unwrap_or_default();
+        let payload_start = self
+            .assembly
+            .spare
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(self.assembly.size_last.min(ASSEMBLY_RESERVE_MAX)));
         if let LinkEnd::Receiver(receiver) = &mut self.links[slot].end {
             receiver.partial = Some(Arriving {
                 delivery_id,
@@ -247,6 +253,7 @@ impl Connection {
         }
         let Some(partial) = receiver.partial.take() else { return Ok(Step::Again) };
         self.assembly.size -= partial.payload.len();
+        self.assembly.size_last = partial.payload.len();
         if partial.settled && partial.recorded {
             self.forget_arrived(slot, partial.delivery_id);
         }
