@@ -176,6 +176,11 @@ impl Class {
         }
     }
 
+    /// Whether the class knows about an entry, if it matches: it has come that far, or parked it.
+    pub(crate) fn knows(&self, place: Place, front: Place) -> bool {
+        place < self.scanned_to(front) || self.parked.contains(&place)
+    }
+
     /// Notes a place whose entry matches and is takeable. `is_gone` is asked about the others only when the class is full.
     pub(crate) fn offer(
         &mut self,

@@ -95,9 +95,7 @@ impl<M: Message> Engine<M> {
             _ if state.refused.contains(&place) => Verdict::Refused,
             (_, Some(owner)) if owner != consumer => Verdict::GroupOf(owner),
             (EntryState::BehindInGroup, _) => Verdict::BehindInGroup,
-            (EntryState::Available, None)
-                if place >= class.scanned_to(self.queues[state.queue].scans.front) =>
-            {
+            (EntryState::Available, None) if !class.knows(place, self.queues[state.queue].scans.front) => {
                 Verdict::Scanning
             }
             (EntryState::Available, _) => Verdict::Takes,

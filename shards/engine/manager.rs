@@ -225,7 +225,7 @@ impl<M: Message> Engine<M> {
         let mut matched = std::mem::take(&mut self.matched);
         self.match_acquiring(entry, &mut matched);
         let (place, front) = (self.store.place(entry), self.queues[self.store.queue(entry)].scans.front);
-        matched.retain(|class| place < self.classes[*class].scanned_to(front));
+        matched.retain(|class| self.classes[*class].knows(place, front));
         let mut choice = Choice { besides, ..Choice::default() };
         for class in &matched {
             self.weigh(*class, entry, &mut choice);

@@ -265,7 +265,7 @@ impl<M: Message> Engine<M> {
             other < place && !state.parked.contains(&other) && self.ready_above(class, priority, entry)
         };
         if !state.is_plain() {
-            let known = place < state.scanned_to(queue.scans.front);
+            let known = state.knows(place, queue.scans.front);
             return known
                 && !state
                     .candidates

@@ -249,7 +249,7 @@ impl<M: Message> Engine<M> {
     fn can_take(&self, queue: &Queue, consumer: u32, entry: EntryRef) -> bool {
         let consumer = &self.consumers[consumer];
         let place = self.store.place(entry);
-        place < self.classes[consumer.class].scanned_to(queue.scans.front)
+        self.classes[consumer.class].knows(place, queue.scans.front)
             && !consumer.refused.contains(&place)
             && self.matches(consumer.class, entry)
     }
