@@ -668,3 +668,40 @@ def memory(ctx, others):
     again = client.sender("full")
     again.send([message(seq, 100_000) for seq in range(50)])
     equal(len(again.box.accepted), 50, "messages accepted when there was room again")
+
+
+@raw_case("partial-messages", seconds=90)
+def partial_messages(ctx, others):
+    """Large messages that are never completed, on many links: bounded in sum, and an error for who goes beyond."""
+    broker = ctx.tools.broker(ctx.broker.shards, "partial", arguments=["--memory", "64MiB"])
+    ctx.later(broker.stop)
+    inner = type(ctx)(broker, ctx.case, ctx.full, ctx.folder, ctx.tools)
+    ctx.later(lambda: [cleanup() for cleanup in inner.cleanups])
+    before = broker.resident_bytes()
+    block = frame(0, TRANSFER, [Uint(0), None, None, None, False, True], b"x" * 60_000) * 20
+    ended = 0
+    for index in range(20):
+        one = Socket(inner)
+        one.open()
+        one.begin()
+        one.attach_sender(ctx.address(str(index)))
+        one.transfer(b"\x00\x53\x75\xb0" + struct.pack(">I", 1 << 27), more=True)
+        try:
+            for _ in range(20):
+                one.send(block)
+            found = one.expect(DETACH, END, CLOSE, DISPOSITION, seconds=0.5)
+            ended += 1
+            if found.code != DISPOSITION:
+                equal(found.condition(), "amqp:resource-limit-exceeded", "the error")
+        except OSError:
+            ended += 1
+        except Failure as nothing:
+            if "nothing more" not in str(nothing):
+                raise
+    grown = broker.resident_bytes() - before
+    check(grown < 200 << 20, f"the broker grew by {grown >> 20} MiB, and {ended} of 20 were told")
+    check(ended > 0, "nobody was told")
+    # Small messages still pass.
+    client = Client(broker.url)
+    ctx.later(client.close)
+    client.sender("small").send([message(0)])
