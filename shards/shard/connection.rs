@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     /// Links with deliveries in the output, and in the send that is not complete.
     writing_links: Vec<LinkId>,
     sending_links: Vec<LinkId>,
+    /// Bytes of messages of which frames are still to come, as the shard's memory counts them.
+    pub(crate) assembled: usize,
     /// Consumers on other shards.
     pub(crate) targets: u32,
     /// Deliveries of this turn from queues of this shard.
@@ -180,6 +182,7 @@ impl Connection {
             sending_bytes: 0,
             writing_links: Vec::new(),
             sending_links: Vec::new(),
+            assembled: 0,
             targets: 0,
             turn_deliveries: 0,
             touched: false,

@@ -238,6 +238,8 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if let Some(consumer) = connection.consumer_mut(link)
             && consumer.draining
+            // A message in parts is sent first; then the drain is tried again.
+            && consumer.partial.is_none()
         {
             consumer.draining = false;
             connection.protocol.drained(link);

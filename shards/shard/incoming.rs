@@ -23,6 +23,7 @@ impl Shard {
             return;
         }
         self.touch(slot);
+        self.bound_assembly(slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.hold.is_none() && connection.waiting_input.is_empty() {
             let rest = self.parse(now, slot, bytes);
@@ -34,6 +35,7 @@ impl Shard {
             connection.protocol.heard(now);
             self.parse_waiting(now, slot);
         }
+        self.count_assembly(slot);
         self.bound_input(now, slot);
     }
 
@@ -186,6 +188,8 @@ impl Shard {
             return;
         }
         connection.closing = true;
+        self.count_assembly(slot);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.protocol.finish_turn(now);
         let id = connection.id;
         let asked_for_credentials = connection.hold == Some(Hold::Credentials);

@@ -46,7 +46,8 @@ impl Shard {
         if connection.closing {
             return false;
         }
-        let Some(connection) = self.connections.remove(slot) else { return false };
+        let Some(mut connection) = self.connections.remove(slot) else { return false };
+        self.forget_assembly(&mut connection);
         let adopted = Box::new(Adopted { connection, socket });
         self.effects.push(Effect::Post { to, lane: Lane::Control, mail: Mail::Adopt(adopted) });
         true
@@ -65,6 +66,7 @@ impl Shard {
         connection.flush_requested = false;
         connection.timer_at = None;
         let slot = self.connections.insert(connection);
+        self.count_assembly(slot);
         self.effects.push(Effect::Register { connection: slot, socket });
         self.touch(slot);
         if self.is_stopping() {

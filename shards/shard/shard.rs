@@ -398,6 +398,28 @@ impl Shard {
         fits
     }
 
+    /// Lets a connection join no more of messages in parts than there is memory for.
+    pub(crate) fn bound_assembly(&mut self, slot: ConnectionSlot) {
+        let free = self.memory_max.saturating_sub(self.memory_used);
+        if let Some(connection) = self.connections.get_mut(slot) {
+            let size_max = connection.assembled + usize::try_from(free).unwrap_or(usize::MAX / 2);
+            connection.protocol.bound_assembly(size_max);
+        }
+    }
+
+    /// What a connection that leaves has of them is another shard's business.
+    pub(crate) fn forget_assembly(&mut self, connection: &mut Connection) {
+        self.memory_used -= std::mem::take(&mut connection.assembled) as u64;
+    }
+
+    /// Accounts for what a connection has of messages in parts.
+    pub(crate) fn count_assembly(&mut self, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let assembled = if connection.closing { 0 } else { connection.protocol.assembled_size() };
+        let before = std::mem::replace(&mut connection.assembled, assembled);
+        self.memory_used = self.memory_used - before as u64 + assembled as u64;
+    }
+
     /// The message was not enqueued after all.
     pub(crate) fn give_memory(&mut self, message: &Message) {
         self.memory_used -= message.memory();

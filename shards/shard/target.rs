@@ -349,6 +349,11 @@ impl Shard {
                 break;
             }
             self.targets.checks.pop_front();
+            if now - at > RECALL_TIMEOUT_US / 4 {
+                // It is this shard that was late: the acknowledgements may wait in its lanes.
+                self.targets.checks.push_back((now + RECALL_TIMEOUT_US, consumer));
+                continue;
+            }
             let Some(target) = self.target_of(consumer) else { continue };
             let Some(oldest) = target.unacknowledged.front() else {
                 target.check_due = false;
@@ -490,12 +495,8 @@ impl Shard {
         {
             // Of a drain with more credit than is lent at once, the rest follows in another round.
             let credit_left = connection.protocol.credit(link);
-            if !(was_exhausted && credit_left > 0)
-                && let Some(consumer) = connection.consumer_mut(link)
-            {
-                consumer.draining = false;
-                connection.protocol.drained(link);
-                self.touch(slot);
+            if !(was_exhausted && credit_left > 0) {
+                self.finish_drain(slot, link);
             }
         }
     }

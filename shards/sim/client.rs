@@ -70,6 +70,8 @@ pub struct Client {
     draining: Vec<LinkId>,
     /// Links whose sender said that a drain is done.
     pub drained: Vec<LinkId>,
+    /// The session has ended, with the error's condition.
+    pub ended: Option<Option<String>>,
     /// The connection has ended, with the error's condition.
     pub closed: Option<Option<String>>,
     /// Accept what arrives at once.
@@ -91,6 +93,7 @@ impl Client {
             detached: Vec::new(),
             draining: Vec::new(),
             drained: Vec::new(),
+            ended: None,
             closed: None,
             accepts: false,
         }
@@ -123,7 +126,9 @@ impl Client {
             desired_capabilities: Symbols::default(),
             properties: None,
         };
-        self.protocol.attach_sender(self.session(), &request).expect("a handle is left")
+        self.protocol
+            .attach_sender(self.session(), &request)
+            .unwrap_or_else(|| panic!("no handle is left: ended {:?}, closed {:?}", self.ended, self.closed))
     }
 
     pub fn attach_receiver(&mut self, name: &str, address: &str, options: &ReceiverOptions) -> LinkId {
@@ -154,7 +159,9 @@ impl Client {
             desired_capabilities: Symbols::default(),
             properties: map(&properties),
         };
-        self.protocol.attach_receiver(self.session(), &request).expect("a handle is left")
+        self.protocol
+            .attach_receiver(self.session(), &request)
+            .unwrap_or_else(|| panic!("no handle is left: ended {:?}, closed {:?}", self.ended, self.closed))
     }
 
     /// Queues a message whose body is `body`; it is sent when there is credit. Returns its token.
@@ -192,6 +199,16 @@ impl Client {
         self.write();
         self.protocol.detach(link, true, None);
         token
+    }
+
+    /// Sends the beginning of a message, about so many bytes, and never the rest.
+    pub fn send_unfinished(&mut self, link: LinkId, size: usize) {
+        let mut bytes = Vec::new();
+        write_data(&mut bytes, &vec![b'x'; size]);
+        let message =
+            Outgoing { token: Token(0, 0), settled: false, message_format: 0, head: &[], rest: &bytes };
+        // One burst is written, and the rest is not asked for.
+        self.protocol.send(link, &message);
     }
 
     pub fn credit(&mut self, link: LinkId, credit: u32) {
@@ -276,11 +293,11 @@ impl Client {
             Event::Detached { link, error, .. } => {
                 self.detached.push((link, error.map(|error| error.condition.to_owned())));
             }
+            Event::Ended { error, .. } => self.ended = Some(error.map(|error| error.condition.to_owned())),
             Event::Closed { error } => self.closed = Some(error.map(|error| error.condition.to_owned())),
             Event::LinkFlow { .. }
             | Event::SessionFlow { .. }
             | Event::SessionBegun { .. }
-            | Event::Ended { .. }
             | Event::Opened(_)
             | Event::Attached { .. }
             | Event::SaslInit { .. }

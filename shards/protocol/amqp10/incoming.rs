@@ -15,15 +15,36 @@ use super::serial;
 use super::settlement::{Arrived, ArrivedPhase, transaction_of};
 
 /// Deliveries of several frames.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Assembly {
     size: usize,
+    /// The caller's own bound.
+    size_max: usize,
     spare: Vec<Vec<u8>>,
     /// Of the last delivery of several frames: the next one is likely to be as large.
     size_last: usize,
 }
 
+impl Default for Assembly {
+    fn default() -> Self {
+        Self { size: 0, size_max: usize::MAX, spare: Vec::new(), size_last: 0 }
+    }
+}
+
 impl Connection {
+    /// Bytes of deliveries of which frames are still to come.
+    #[inline]
+    pub fn assembled_size(&self) -> usize {
+        self.assembly.size
+    }
+
+    /// How large [`assembled_size`](Self::assembled_size) may become from now on, if that is less than what is configured: the
+    /// link that goes above is detached.
+    #[inline]
+    pub fn bound_assembly(&mut self, size_max: usize) {
+        self.assembly.size_max = size_max;
+    }
+
     /// Takes back the buffer of [`Payload::Assembled`].
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         if self.assembly.spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_SIZE_MAX {
@@ -243,7 +264,7 @@ impl Connection {
         if receiver.max_message_size > 0 && size as u64 > receiver.max_message_size {
             return Err(fault::MESSAGE_SIZE.on_link(slot));
         }
-        if self.assembly.size + payload.len() > self.config.assembly_size_max {
+        if self.assembly.size + payload.len() > self.config.assembly_size_max.min(self.assembly.size_max) {
             return Err(fault::ASSEMBLY_SIZE.on_link(slot));
         }
         self.assembly.size += payload.len();

@@ -245,8 +245,10 @@ impl Receiver {
 
     /// The sender has named its first delivery's number; credit we granted before counts from there (§2.6.7).
     pub(super) fn confirmed(&mut self, delivery_count: u32) {
+        // The most that was granted, which may be more than what is granted now.
+        let granted_max = self.delivery_limit_max.wrapping_sub(self.delivery_count);
         self.delivery_count = delivery_count;
-        self.delivery_limit_max = delivery_count.wrapping_add(self.credit);
+        self.delivery_limit_max = delivery_count.wrapping_add(granted_max);
     }
 
     /// The sender's view of itself: it may have given credit up (§2.6.7), never taken more.

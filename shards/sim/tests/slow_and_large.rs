@@ -166,3 +166,32 @@ fn a_refused_attach_leaves_no_dynamic_node() {
     assert!(world.clients[client].detached.contains(&(link, Some("amqp:invalid-field".to_owned()))));
     assert_eq!(world.shards[0].queue_count(), 0);
 }
+
+/// Messages that never end share the memory with those in queues: the link that goes above it ends, and gives it back.
+#[test]
+fn messages_in_parts_share_the_memory() {
+    let mut world = World::new(&Setup { memory: 1_000_000, ..Setup::new(1) });
+    let client = world.connect(0);
+    let links: Vec<_> = (0..5)
+        .map(|n| world.clients[client].attach_sender(&n.to_string(), "parts", &SenderOptions::default()))
+        .collect();
+    world.run();
+    for link in &links {
+        world.clients[client].send_unfinished(*link, 300_000);
+        world.run();
+    }
+    let ended = world.clients[client].detached.iter();
+    let ended: Vec<_> =
+        ended.filter(|(_, error)| error.as_deref() == Some("amqp:resource-limit-exceeded")).collect();
+    assert!(!ended.is_empty() && ended.len() <= 2, "{ended:?}");
+    world.kill(client);
+    world.run();
+    let client = world.connect(0);
+    let sender = world.clients[client].attach_sender("s", "parts", &SenderOptions::default());
+    for _ in 0..9 {
+        world.clients[client].send(sender, &"x".repeat(90_000));
+    }
+    world.run();
+    assert!(world.clients[client].outcomes.iter().all(|(_, outcome)| outcome == "accepted"));
+    assert_eq!(world.clients[client].outcomes.len(), 9);
+}
