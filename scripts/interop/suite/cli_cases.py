@@ -36,9 +36,13 @@ def send_receive_browse(ctx):
         for _, delivery in taken:
             settle(delivery)
         client.close()
-    corelane(ctx, "send", address, "-n", "10000", "--size", "100", *url)
-    out = corelane(ctx, "receive", address, "-n", "10000", "--timeout", "10", *url)
-    equal(len(out.splitlines()), 10_000, "lines of 10,000 messages")
+    # More than 2^16, so that no counter of 16 bits and no window can hide.
+    count = 70_000
+    corelane(ctx, "send", address, "-n", str(count), "--size", "100", *url)
+    equal(len(corelane(ctx, "browse", address, *url).splitlines()), count, "lines of a long browse")
+    equal(len(corelane(ctx, "browse", address, "-n", "150", *url).splitlines()), 150, "lines of browse -n 150")
+    out = corelane(ctx, "receive", address, "-n", str(count), "--timeout", "10", *url)
+    equal(len(out.splitlines()), count, "lines received")
 
 
 @case("cli/errors", own_only=True)
