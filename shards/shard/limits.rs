@@ -42,6 +42,9 @@ pub const TARGET_BYTES_MAX: usize = 1 << 20;
 /// acknowledged goes back to the queue. A delivery older than half of it is returned instead of written.
 pub const RECALL_TIMEOUT_US: u64 = 1_000_000;
 
+/// How much longer such a shard is waited for, so that one that was late itself can take its mail first.
+pub const RECALL_GRACE_US: u64 = 50_000;
+
 /// Link credit a producer is granted; renewed when half of it was stored.
 pub const PRODUCER_CREDIT: u32 = 1000;
 

@@ -24,7 +24,7 @@ use crate::Shard;
 use crate::connection::{ConsumerAt, QueueAt};
 use crate::deliver::{Owner, Written};
 use crate::event::ConnectionSlot;
-use crate::limits::{RECALL_TIMEOUT_US, TARGET_BYTES_MAX, TARGET_MESSAGES_MAX};
+use crate::limits::{RECALL_GRACE_US, RECALL_TIMEOUT_US, TARGET_BYTES_MAX, TARGET_MESSAGES_MAX};
 use crate::mail::{Answer, ConsumeRequest, LinkRef, Loan, Mail, Refusal, RemoteDelivery, Settlement};
 
 /// The connection's side.
@@ -149,6 +149,8 @@ pub(crate) struct HomeTargets {
     slab: Slab<HomeTarget>,
     /// When to look whether a target has acknowledged, the earliest first. A look comes within two time-outs.
     checks: VecDeque<(u64, ConsumerId)>,
+    /// When to give those up that are overdue, the earliest first.
+    suspects: VecDeque<(u64, ConsumerId)>,
 }
 
 #[derive(Debug)]
@@ -176,11 +178,11 @@ struct Unacknowledged {
 
 impl HomeTargets {
     pub(crate) fn new() -> Self {
-        HomeTargets { slab: Slab::new(), checks: VecDeque::new() }
+        HomeTargets { slab: Slab::new(), checks: VecDeque::new(), suspects: VecDeque::new() }
     }
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.checks.front().map(|(at, _)| *at)
+        [&self.checks, &self.suspects].into_iter().filter_map(|line| Some(line.front()?.0)).min()
     }
 
     #[inline]
@@ -233,6 +235,12 @@ impl HomeTarget {
     /// The limit is reached: a drain ends with it.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.limit == self.posted
+    }
+
+    /// Whether the oldest delivery has waited too long for its acknowledgement; none if none waits.
+    fn overdue(&self, now: u64) -> Option<bool> {
+        let oldest = self.unacknowledged.front()?;
+        Some(now >= oldest.posted_at + RECALL_TIMEOUT_US)
     }
 
     fn acknowledge(&mut self, up_to: u32) {
@@ -343,42 +351,53 @@ impl Shard {
     }
 
     /// Takes back what was posted to shards that have not acknowledged it for too long.
+    ///
+    /// It may be this shard that stood still, with the acknowledgements in its lanes. So a target is suspected first, and given up a
+    /// little later, when this shard has had turns enough to take its mail.
     pub(crate) fn recall_from_stalled(&mut self, now: u64) {
-        while let Some(&(at, consumer)) = self.targets.checks.front() {
-            if at > now {
-                break;
-            }
-            self.targets.checks.pop_front();
-            if now - at > RECALL_TIMEOUT_US / 4 {
-                // It is this shard that was late: the acknowledgements may wait in its lanes.
-                self.targets.checks.push_back((now + RECALL_TIMEOUT_US, consumer));
-                continue;
-            }
+        while let Some(consumer) = due(&mut self.targets.checks, now).map(|(_, consumer)| consumer) {
             let Some(target) = self.target_of(consumer) else { continue };
-            let Some(oldest) = target.unacknowledged.front() else {
-                target.check_due = false;
-                continue;
-            };
-            let due = oldest.posted_at + RECALL_TIMEOUT_US;
-            if due > now {
-                self.targets.checks.push_back((now + RECALL_TIMEOUT_US, consumer));
-                continue;
+            match target.overdue(now) {
+                None => target.check_due = false,
+                Some(false) => self.targets.checks.push_back((now + RECALL_TIMEOUT_US, consumer)),
+                Some(true) => self.targets.suspects.push_back((now + RECALL_GRACE_US, consumer)),
             }
-            target.check_due = false;
-            target.limit = target.posted;
-            target.unacknowledged_bytes = 0;
-            target.acknowledged = target.posted;
-            let browse = target.browse;
-            let taken_back = std::mem::take(&mut target.unacknowledged);
-            self.counters.targets_stalled += 1;
-            self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Suspended));
-            if !browse {
-                for entry in taken_back {
-                    self.settle_here(now, consumer, entry.place, entry.acquisition, Outcome::Released);
+        }
+        while let Some((at, consumer)) = due(&mut self.targets.suspects, now) {
+            let Some(target) = self.target_of(consumer) else { continue };
+            match target.overdue(now) {
+                None => target.check_due = false,
+                Some(false) => self.targets.checks.push_back((now + RECALL_TIMEOUT_US, consumer)),
+                // Late again.
+                Some(true) if now - at > RECALL_GRACE_US => {
+                    self.targets.suspects.push_back((now + RECALL_GRACE_US, consumer));
                 }
+                Some(true) => self.take_back(now, consumer),
             }
         }
     }
+
+    fn take_back(&mut self, now: u64, consumer: ConsumerId) {
+        let Some(target) = self.target_of(consumer) else { return };
+        target.check_due = false;
+        target.limit = target.posted;
+        target.unacknowledged_bytes = 0;
+        target.acknowledged = target.posted;
+        let browse = target.browse;
+        let taken_back = std::mem::take(&mut target.unacknowledged);
+        self.counters.targets_stalled += 1;
+        self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Suspended));
+        if !browse {
+            for entry in taken_back {
+                self.settle_here(now, consumer, entry.place, entry.acquisition, Outcome::Released);
+            }
+        }
+    }
+}
+
+/// The first of a line that is in order of time, if its time has come.
+fn due(line: &mut VecDeque<(u64, ConsumerId)>, now: u64) -> Option<(u64, ConsumerId)> {
+    line.pop_front_if(|(at, _)| *at <= now)
 }
 
 /// The connection's side.

@@ -177,7 +177,7 @@ fn messages_in_parts_share_the_memory() {
         .collect();
     world.run();
     for link in &links {
-        world.clients[client].send_unfinished(*link, 300_000);
+        world.clients[client].send_unfinished(*link, 400_000);
         world.run();
     }
     let ended = world.clients[client].detached.iter();
