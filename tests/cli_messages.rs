@@ -120,6 +120,10 @@ fn messages_go_in_and_come_out_in_order() {
         broker.check(&["receive", "orders"], "first\n");
         broker.check(&["receive", "orders", "-n", "2"], "second\nsecond\n");
         broker.check(&["browse", "orders"], "");
+        // More than is asked for at a time.
+        broker.check(&["send", "many", "x", "-n", "250"], "");
+        broker.check(&["browse", "many"], &"x\n".repeat(250));
+        broker.check(&["browse", "many", "-n", "150"], &"x\n".repeat(150));
         broker.check(&["receive", "orders", "-n", "0", "--timeout", "0.2"], "");
     }
 }

@@ -155,7 +155,13 @@ impl Receiver<'_> {
                     return Ok(Some(Arrived { delivery_id, settled, bytes }));
                 }
                 // AMQP 1.0 §2.6.7: a drained sender gives up its credit when it has nothing more.
-                Notice::Credit { link, credit: 0 } if link == self.link && self.browse && self.credit > 0 => {
+                // One that was on its way when more was granted is about the credit before.
+                Notice::Credit { link, credit: 0 }
+                    if link == self.link
+                        && self.browse
+                        && self.credit > 0
+                        && self.client.connection.credit(link) == 0 =>
+                {
                     return Ok(None);
                 }
                 Notice::Detached { link, reason } if link == self.link => {
