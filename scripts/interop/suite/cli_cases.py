@@ -40,7 +40,9 @@ def send_receive_browse(ctx):
     count = 70_000
     corelane(ctx, "send", address, "-n", str(count), "--size", "100", *url)
     equal(len(corelane(ctx, "browse", address, *url).splitlines()), count, "lines of a long browse")
-    equal(len(corelane(ctx, "browse", address, "-n", "150", *url).splitlines()), 150, "lines of browse -n 150")
+    equal(
+        len(corelane(ctx, "browse", address, "-n", "150", *url).splitlines()), 150, "lines of browse -n 150"
+    )
     out = corelane(ctx, "receive", address, "-n", str(count), "--timeout", "10", *url)
     equal(len(out.splitlines()), count, "lines received")
 
