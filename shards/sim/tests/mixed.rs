@@ -44,7 +44,8 @@ impl Mixed {
         let mut random = Random::new(seed ^ 0x5eed);
         let shards = 1 + random.below(4);
         let window = [3, 50, 2048][random.below(3)];
-        let setup = Setup { seed, verify: seed % 8 == 0, client_window: window, ..Setup::new(shards) };
+        let setup =
+            Setup { seed, verify: seed.is_multiple_of(8), client_window: window, ..Setup::new(shards) };
         let mut world = World::new(&setup);
         let mut producers = Vec::new();
         for n in 0..2 {
