@@ -12,7 +12,7 @@ use corelane_engine::{ConsumerId, QueueId};
 use corelane_protocol::amqp10::{self, LinkId, SessionId};
 
 use crate::event::Peer;
-use crate::limits::BUFFER_KEPT_BYTES_MAX;
+use crate::limits::{BUFFER_KEPT_BYTES_MAX, LEAD_MAX, LEAD_WAIT_US};
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
 use crate::parts::Partial;
 use crate::target::Target;
@@ -45,6 +45,12 @@ pub(crate) struct Connection {
     pub(crate) targets: u32,
     /// Deliveries of this turn from queues of this shard.
     pub(crate) turn_deliveries: u32,
+    /// Deliveries from queues of this shard since the last one from another shard.
+    pub(crate) lead: u32,
+    /// When a delivery from another shard last came, or began to be waited for.
+    pub(crate) remote_at: u64,
+    /// Consumers of this shard wait for the others to catch up.
+    pub(crate) waits: bool,
     /// On the list of connections to be finished at the end of the turn.
     pub(crate) touched: bool,
     /// Bound links by their protocol index.
@@ -185,6 +191,9 @@ impl Connection {
             assembled: 0,
             targets: 0,
             turn_deliveries: 0,
+            lead: 0,
+            remote_at: 0,
+            waits: false,
             touched: false,
             links: Vec::new(),
             attachments: 0,
@@ -228,6 +237,11 @@ impl Connection {
     /// Bytes that the peer has not taken yet.
     pub(crate) fn unsent_bytes(&mut self) -> usize {
         self.sending_bytes + self.protocol.output().len()
+    }
+
+    /// Whether consumers of this shard are so far ahead of those on others that they have to wait.
+    pub(crate) fn is_ahead(&self, now: u64) -> bool {
+        self.targets > 0 && self.lead >= LEAD_MAX && now < self.remote_at + LEAD_WAIT_US
     }
 
     /// Gives up large buffers that are empty.

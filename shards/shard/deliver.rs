@@ -13,8 +13,10 @@ use corelane_protocol::amqp10::{LinkId, Outgoing, Progress, SendReadiness, Token
 use crate::Shard;
 use crate::connection::{Connection, ConsumerAt, Link};
 use crate::event::ConnectionSlot;
-use crate::limits::{OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TURN_DELIVERIES_BESIDE_TARGETS, TURN_DELIVERIES_MAX};
-use crate::mail::{DeliveryCounts, RemoteDelivery};
+use crate::limits::{
+    LEAD_WAIT_US, OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TURN_DELIVERIES_BESIDE_TARGETS, TURN_DELIVERIES_MAX,
+};
+use crate::mail::{DeliveryCounts, Mail, RemoteDelivery};
 use crate::message::Message;
 use crate::parts::Partial;
 
@@ -74,6 +76,44 @@ impl Shard {
             }
         }
         true
+    }
+
+    /// The connection's consumers on this shard wait until one on another shard is served, or seems to have nothing.
+    fn wait_for_others(&mut self, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if !std::mem::replace(&mut connection.waits, true) {
+            self.waiting_for_others.push_back((connection.remote_at + LEAD_WAIT_US, slot));
+        }
+    }
+
+    /// A delivery from another shard has come.
+    pub(crate) fn others_served(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.lead = 0;
+        connection.remote_at = now;
+        if std::mem::take(&mut connection.waits) {
+            self.refresh_consumers(now, slot);
+        }
+    }
+
+    /// A consumer on another shard has had all there is: nobody waits for it.
+    pub(crate) fn others_caught_up(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.remote_at = 0;
+        if std::mem::take(&mut connection.waits) {
+            self.refresh_consumers(now, slot);
+        }
+    }
+
+    /// Those that waited in vain go on.
+    pub(crate) fn end_waits(&mut self, now: u64) {
+        while let Some((_, slot)) = self.waiting_for_others.pop_front_if(|(at, _)| *at <= now) {
+            if let Some(connection) = self.connections.get_mut(slot)
+                && std::mem::take(&mut connection.waits)
+            {
+                self.refresh_consumers(now, slot);
+            }
+        }
     }
 
     /// Consumers that have had their share of the last turn go on.
@@ -150,16 +190,18 @@ impl Shard {
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.turn_deliveries += 1;
+        connection.lead = connection.lead.saturating_add(1);
         let has_share =
             connection.targets == 0 || connection.turn_deliveries < TURN_DELIVERIES_BESIDE_TARGETS;
+        let is_ahead = connection.is_ahead(now);
         let desire = desire_of(connection, link);
         if self.check_output(now, slot) {
             // All consumers of the connection are paused.
         } else if desire != Desire::Ready {
             self.refresh_consumer(now, slot, link);
-        } else if !has_share {
+        } else if is_ahead || !has_share {
             self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Lane));
-            self.rested.push((slot, link));
+            if is_ahead { self.wait_for_others(slot) } else { self.rested.push((slot, link)) }
         }
         self.touch(slot);
     }
@@ -223,10 +265,13 @@ impl Shard {
                 }
             }
             Owner::Target { index } => {
-                if let Some(target) = self.targets.at(index)
-                    && let Some(mail) = target.drained()
-                {
-                    let to = target.shard;
+                let Some(target) = self.targets.at(index) else { return };
+                let (to, link, news) = (target.shard, target.link, target.caught_up());
+                let drained = target.drained();
+                if news {
+                    self.peers.behind_deliveries(&mut self.effects, to, Mail::CaughtUp { link });
+                }
+                if let Some(mail) = drained {
                     self.post(to, Lane::Control, mail);
                 }
             }

@@ -35,6 +35,14 @@ pub const TARGET_MESSAGES_MAX: u32 = 256;
 /// takes a turn of their shard and one of this; so neither waits for the other to run dry.
 pub const TURN_DELIVERIES_BESIDE_TARGETS: u32 = 64;
 
+/// Deliveries from queues of this shard by which such a connection's consumers may be ahead of those on other shards, while these
+/// are being served.
+pub const LEAD_MAX: u32 = 256;
+
+/// How long consumers of this shard that are so far ahead wait for a delivery from another one. Then that one is taken to have
+/// nothing.
+pub const LEAD_WAIT_US: u64 = 5_000;
+
 /// Bytes of deliveries posted to one such consumer and not acknowledged, above which its home posts no more.
 pub const TARGET_BYTES_MAX: usize = 1 << 20;
 

@@ -50,6 +50,8 @@ pub enum Mail {
     Lend { consumer: ConsumerId, loan: Loan },
     /// To the connection's shard: deliveries, in order.
     Deliver(Vec<RemoteDelivery>),
+    /// From the home, behind the deliveries that it is about: the queue has nothing more for the consumer.
+    CaughtUp { link: LinkRef },
     /// From the home: what the loan asked for is done, after `posted` deliveries since the consumer attached (they may
     /// still be on their way in the other lane).
     Lent { link: LinkRef, epoch: u32, posted: u32 },

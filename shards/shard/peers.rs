@@ -81,6 +81,12 @@ impl Peers {
         self.gathered(to);
     }
 
+    /// Mail that must not overtake the deliveries before it.
+    pub(crate) fn behind_deliveries(&mut self, effects: &mut Vec<Effect>, to: usize, mail: Mail) {
+        self.post_messages(effects, to);
+        effects.push(Effect::Post { to, lane: Lane::Handoff, mail });
+    }
+
     /// Control mail that must not overtake the settlements before it.
     pub(crate) fn control(&mut self, effects: &mut Vec<Effect>, to: usize, mail: Mail) {
         self.post_settlements(effects, to);

@@ -88,6 +88,8 @@ pub struct Shard {
     pub(crate) continuing: VecDeque<(ConnectionSlot, LinkId)>,
     /// Consumers that have had their share of the turn.
     pub(crate) rested: Vec<(ConnectionSlot, LinkId)>,
+    /// Connections whose consumers here wait for those elsewhere, and until when; the earliest first, about.
+    pub(crate) waiting_for_others: VecDeque<(u64, ConnectionSlot)>,
     /// Connections that wait to move to another shard.
     pub(crate) moving: Vec<ConnectionSlot>,
     pub(crate) head: Vec<u8>,
@@ -148,6 +150,7 @@ impl Shard {
             targets_due: Vec::new(),
             continuing: VecDeque::new(),
             rested: Vec::new(),
+            waiting_for_others: VecDeque::new(),
             moving: Vec::new(),
             head: Vec::new(),
             effects: Vec::new(),
@@ -342,13 +345,15 @@ impl Shard {
             self.give_events(now, slot);
         }
         self.recall_from_stalled(now);
+        self.end_waits(now);
         self.engine.next_deadline().is_some_and(|at| at <= now) && self.engine.handle_timeout(now)
     }
 
     fn next_deadline(&self) -> Option<u64> {
         let connections = self.timers.peek().map(|Reverse((deadline, ..))| *deadline);
         let targets = self.targets.next_deadline();
-        [connections, targets, self.engine.next_deadline()].into_iter().flatten().min()
+        let waits = self.waiting_for_others.front().map(|(deadline, _)| *deadline);
+        [connections, targets, waits, self.engine.next_deadline()].into_iter().flatten().min()
     }
 
     fn on_stop(&mut self, now: u64) {
@@ -383,6 +388,7 @@ impl Shard {
             Mail::Consuming { link, result } => self.on_consuming(now, from, link, result),
             Mail::Lend { consumer, loan } => self.on_lend(now, consumer, loan),
             Mail::Deliver(deliveries) => self.on_deliver(now, deliveries),
+            Mail::CaughtUp { link } => self.on_caught_up(now, link),
             Mail::Lent { link, epoch, posted } => self.on_lent(link, epoch, posted),
             Mail::Settle(settlements) => self.on_settle(now, settlements),
             Mail::CloseConsumer { consumer, was_seen } => self.on_close_consumer(now, consumer, was_seen),

@@ -166,6 +166,8 @@ pub(crate) struct HomeTarget {
     unacknowledged_bytes: usize,
     check_due: bool,
     browse: bool,
+    /// How many were posted when the queue last had nothing more.
+    caught_up: u32,
 }
 
 #[derive(Debug)]
@@ -232,6 +234,11 @@ impl HomeTarget {
         Some(Mail::Lent { link: self.link, epoch, posted: self.posted })
     }
 
+    /// A pull found nothing. True if that is news to the connection's shard.
+    pub(crate) fn caught_up(&mut self) -> bool {
+        std::mem::replace(&mut self.caught_up, self.posted) != self.posted
+    }
+
     /// The limit is reached: a drain ends with it.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.limit == self.posted
@@ -285,6 +292,7 @@ impl Shard {
             unacknowledged_bytes: 0,
             check_due: false,
             browse,
+            caught_up: 0,
         });
         Ok(consumer)
     }
@@ -434,6 +442,7 @@ impl Shard {
         } else {
             self.write_remote(now, slot, link, delivery);
         }
+        self.others_served(now, slot);
         self.conclude_target(slot, link);
         self.target_due(slot, link);
     }
@@ -486,6 +495,12 @@ impl Shard {
         {
             let (home, consumer) = (target.home, target.consumer);
             self.peers.settle(home, Settlement::new(consumer, place, acquisition, outcome));
+        }
+    }
+
+    pub(crate) fn on_caught_up(&mut self, now: u64, link: LinkRef) {
+        if let Some((slot, _)) = self.target_link(link) {
+            self.others_caught_up(now, slot);
         }
     }
 
@@ -542,8 +557,13 @@ impl Shard {
             let Some((target, _)) = self.target_mut(slot, link) else { continue };
             target.due = false;
             let (home, consumer) = (target.home, target.consumer);
+            let was_idle = target.limit == target.received;
             if let Some(loan) = target.next_loan(credit, ready, draining) {
+                let begins = was_idle && loan.limit != loan.acknowledged;
                 self.peers.control(&mut self.effects, home, Mail::Lend { consumer, loan });
+                if let Some(connection) = self.connections.get_mut(slot).filter(|_| begins) {
+                    connection.remote_at = now;
+                }
             }
         }
         debug_assert!(self.targets_due.is_empty());

@@ -343,6 +343,8 @@ fn s11_consumers_on_two_shards_take_turns() {
             world.clients[consumer].credit(*receiver, 2000);
         }
         world.run();
+        // Who is ahead waits a little for who has nothing any more and has not said so.
+        world.advance(6_000);
         let order: Vec<LinkId> =
             world.clients[consumer].received.iter().map(|received| received.link).collect();
         assert_eq!(order.len(), 4000);
@@ -350,6 +352,6 @@ fn s11_consumers_on_two_shards_take_turns() {
         let first_dry = last(receivers[0]).min(last(receivers[1]));
         let other = if order[first_dry] == receivers[0] { receivers[1] } else { receivers[0] };
         let served = order[..first_dry].iter().filter(|link| **link == other).count();
-        assert!(served >= 500, "seed {seed}: {served} of 2000 when the other ran dry");
+        assert!(served >= 1000, "seed {seed}: {served} of 2000 when the other ran dry");
     }
 }
