@@ -39,7 +39,7 @@ pub(crate) struct Connection {
     /// Links with deliveries in the output, and in the send that is not complete.
     writing_links: Vec<LinkId>,
     sending_links: Vec<LinkId>,
-    /// Bytes of messages of which frames are still to come, as the shard's memory counts them.
+    /// Bytes of messages of which frames are still to come, as the shard counts them.
     pub(crate) assembled: usize,
     /// Consumers on other shards.
     pub(crate) targets: u32,

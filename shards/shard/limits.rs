@@ -41,7 +41,7 @@ pub const LEAD_MAX: u32 = 256;
 
 /// How long consumers of this shard that are so far ahead wait for a delivery from another one. Then that one is taken to have
 /// nothing.
-pub const LEAD_WAIT_US: u64 = 5_000;
+pub const LEAD_WAIT_US: u64 = 50_000;
 
 /// Bytes of deliveries posted to one such consumer and not acknowledged, above which its home posts no more.
 pub const TARGET_BYTES_MAX: usize = 1 << 20;
@@ -71,3 +71,7 @@ pub const ANNOTATIONS_BYTES_MAX: usize = 64 << 10;
 /// Comparisons of names that adding annotations may take: those a message has by those that are added. What would take more is
 /// left out.
 pub const ANNOTATION_PAIRS_MAX: usize = 1 << 16;
+
+/// Messages of which frames are still to come have this part of the memory for messages besides it. A link that goes beyond is
+/// detached: `amqp:resource-limit-exceeded`.
+pub const ASSEMBLY_SHARE: u64 = 4;

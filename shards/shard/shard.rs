@@ -25,7 +25,7 @@ use crate::counters::Counters;
 use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
-use crate::limits::OUTPUT_BYTES_MAX;
+use crate::limits::{ASSEMBLY_SHARE, OUTPUT_BYTES_MAX};
 use crate::mail::{ConnectionId, Mail};
 use crate::message::Message;
 use crate::peers::Peers;
@@ -73,6 +73,8 @@ pub struct Shard {
     memory_max: u64,
     /// Bytes of the messages in queues.
     memory_used: u64,
+    /// Bytes of messages of which frames are still to come.
+    memory_assembled: u64,
     pub(crate) connections: Connections,
     pub(crate) touched: Vec<ConnectionSlot>,
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
@@ -138,6 +140,7 @@ impl Shard {
             destinations: config.destinations,
             memory_max: config.memory,
             memory_used: 0,
+            memory_assembled: 0,
             connections: Connections::new(config.index),
             touched: Vec::new(),
             timers: BinaryHeap::new(),
@@ -404,9 +407,10 @@ impl Shard {
         fits
     }
 
-    /// Lets a connection join no more of messages in parts than there is memory for.
+    /// Lets a connection join no more of messages in parts than there is memory for. It is memory apart: a message for a full
+    /// queue is refused when it is whole, and its link goes on.
     pub(crate) fn bound_assembly(&mut self, slot: ConnectionSlot) {
-        let free = self.memory_max.saturating_sub(self.memory_used);
+        let free = (self.memory_max / ASSEMBLY_SHARE).saturating_sub(self.memory_assembled);
         if let Some(connection) = self.connections.get_mut(slot) {
             let size_max = connection.assembled + usize::try_from(free).unwrap_or(usize::MAX / 2);
             connection.protocol.bound_assembly(size_max);
@@ -415,7 +419,7 @@ impl Shard {
 
     /// What a connection that leaves has of them is another shard's business.
     pub(crate) fn forget_assembly(&mut self, connection: &mut Connection) {
-        self.memory_used -= std::mem::take(&mut connection.assembled) as u64;
+        self.memory_assembled -= std::mem::take(&mut connection.assembled) as u64;
     }
 
     /// Accounts for what a connection has of messages in parts.
@@ -423,7 +427,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let assembled = if connection.closing { 0 } else { connection.protocol.assembled_size() };
         let before = std::mem::replace(&mut connection.assembled, assembled);
-        self.memory_used = self.memory_used - before as u64 + assembled as u64;
+        self.memory_assembled = self.memory_assembled - before as u64 + assembled as u64;
     }
 
     /// The message was not enqueued after all.

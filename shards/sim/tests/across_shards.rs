@@ -344,7 +344,7 @@ fn s11_consumers_on_two_shards_take_turns() {
         }
         world.run();
         // Who is ahead waits a little for who has nothing any more and has not said so.
-        world.advance(6_000);
+        world.advance(60_000);
         let order: Vec<LinkId> =
             world.clients[consumer].received.iter().map(|received| received.link).collect();
         assert_eq!(order.len(), 4000);
