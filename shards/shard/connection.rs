@@ -43,9 +43,7 @@ pub(crate) struct Connection {
     pub(crate) assembled: usize,
     /// Consumers on other shards.
     pub(crate) targets: u32,
-    /// Deliveries of this turn from queues of this shard.
-    pub(crate) turn_deliveries: u32,
-    /// Deliveries from queues of this shard since the last one from another shard.
+    /// By how many deliveries queues of this shard are ahead of those of others, since these last had nothing.
     pub(crate) lead: u32,
     /// When a delivery from another shard last came, or began to be waited for.
     pub(crate) remote_at: u64,
@@ -190,7 +188,6 @@ impl Connection {
             sending_links: Vec::new(),
             assembled: 0,
             targets: 0,
-            turn_deliveries: 0,
             lead: 0,
             remote_at: 0,
             waits: false,

@@ -13,9 +13,7 @@ use corelane_protocol::amqp10::{LinkId, Outgoing, Progress, SendReadiness, Token
 use crate::Shard;
 use crate::connection::{Connection, ConsumerAt, Link};
 use crate::event::ConnectionSlot;
-use crate::limits::{
-    LEAD_WAIT_US, OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TURN_DELIVERIES_BESIDE_TARGETS, TURN_DELIVERIES_MAX,
-};
+use crate::limits::{LEAD_MAX, LEAD_WAIT_US, OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TURN_DELIVERIES_MAX};
 use crate::mail::{DeliveryCounts, Mail, RemoteDelivery};
 use crate::message::Message;
 use crate::parts::Partial;
@@ -65,10 +63,9 @@ impl Shard {
     /// Serves the delivery ring, within the bounds of a turn. True if there is more to do.
     pub(crate) fn run_deliveries(&mut self, now: u64) -> bool {
         let mut bytes = self.continue_partials(now);
-        self.wake_rested(now);
         for _ in 0..TURN_DELIVERIES_MAX {
             let Some(consumer) = self.engine.poll_notified() else {
-                return !self.continuing.is_empty() || !self.rested.is_empty();
+                return !self.continuing.is_empty();
             };
             bytes += self.serve(now, consumer);
             if bytes >= TURN_BYTES_MAX {
@@ -89,9 +86,10 @@ impl Shard {
     /// A delivery from another shard has come.
     pub(crate) fn others_served(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.lead = 0;
+        connection.lead = connection.lead.saturating_sub(1);
         connection.remote_at = now;
-        if std::mem::take(&mut connection.waits) {
+        if connection.waits && connection.lead <= LEAD_MAX / 2 {
+            connection.waits = false;
             self.refresh_consumers(now, slot);
         }
     }
@@ -100,6 +98,7 @@ impl Shard {
     pub(crate) fn others_caught_up(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.remote_at = 0;
+        connection.lead = 0;
         if std::mem::take(&mut connection.waits) {
             self.refresh_consumers(now, slot);
         }
@@ -114,15 +113,6 @@ impl Shard {
                 self.refresh_consumers(now, slot);
             }
         }
-    }
-
-    /// Consumers that have had their share of the last turn go on.
-    fn wake_rested(&mut self, now: u64) {
-        let mut rested = std::mem::take(&mut self.rested);
-        for (slot, link) in rested.drain(..) {
-            self.refresh_consumer(now, slot, link);
-        }
-        self.rested = rested;
     }
 
     /// One pull of one consumer; returns the bytes delivered.
@@ -189,19 +179,16 @@ impl Shard {
             Written::NotReady => self.settle_here(now, consumer, place, acquisition, Outcome::Released),
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.turn_deliveries += 1;
         connection.lead = connection.lead.saturating_add(1);
-        let has_share =
-            connection.targets == 0 || connection.turn_deliveries < TURN_DELIVERIES_BESIDE_TARGETS;
         let is_ahead = connection.is_ahead(now);
         let desire = desire_of(connection, link);
         if self.check_output(now, slot) {
             // All consumers of the connection are paused.
         } else if desire != Desire::Ready {
             self.refresh_consumer(now, slot, link);
-        } else if is_ahead || !has_share {
+        } else if is_ahead {
             self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Lane));
-            if is_ahead { self.wait_for_others(slot) } else { self.rested.push((slot, link)) }
+            self.wait_for_others(slot);
         }
         self.touch(slot);
     }

@@ -31,12 +31,8 @@ pub const HANDOFF_BATCH_MAX: usize = 64;
 /// Deliveries lent to a consumer on another shard that have not been written to its session.
 pub const TARGET_MESSAGES_MAX: u32 = 256;
 
-/// Deliveries in one turn from queues of this shard to a connection that also has consumers on other shards. What these are sent
-/// takes a turn of their shard and one of this; so neither waits for the other to run dry.
-pub const TURN_DELIVERIES_BESIDE_TARGETS: u32 = 64;
-
-/// Deliveries from queues of this shard by which such a connection's consumers may be ahead of those on other shards, while these
-/// are being served.
+/// Deliveries from queues of this shard by which a connection's consumers may be ahead of those on other shards, while these are
+/// being served.
 pub const LEAD_MAX: u32 = 256;
 
 /// How long consumers of this shard that are so far ahead wait for a delivery from another one. Then that one is taken to have

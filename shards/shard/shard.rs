@@ -88,8 +88,6 @@ pub struct Shard {
     pub(crate) targets_due: Vec<(ConnectionSlot, LinkId)>,
     /// Links with a delivery written in part that can go on.
     pub(crate) continuing: VecDeque<(ConnectionSlot, LinkId)>,
-    /// Consumers that have had their share of the turn.
-    pub(crate) rested: Vec<(ConnectionSlot, LinkId)>,
     /// Connections whose consumers here wait for those elsewhere, and until when; the earliest first, about.
     pub(crate) waiting_for_others: VecDeque<(u64, ConnectionSlot)>,
     /// Connections that wait to move to another shard.
@@ -152,7 +150,6 @@ impl Shard {
             targets: HomeTargets::new(),
             targets_due: Vec::new(),
             continuing: VecDeque::new(),
-            rested: Vec::new(),
             waiting_for_others: VecDeque::new(),
             moving: Vec::new(),
             head: Vec::new(),
@@ -313,7 +310,6 @@ impl Shard {
         for slot in touched.drain(..) {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             connection.touched = false;
-            connection.turn_deliveries = 0;
             connection.protocol.finish_turn(now);
             // A peer that publishes and does not read its settlements is stopped here too.
             connection.output_blocked |= connection.unsent_bytes() > OUTPUT_BYTES_MAX;
