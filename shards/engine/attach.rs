@@ -116,6 +116,7 @@ impl<M: Message> Engine<M> {
                     AcquireMode::Browse => &mut queue.browse_matching,
                 };
                 matching.count -= 1;
+                matching.node_count -= class.node_count();
                 match class.slot {
                     Some(slot) => {
                         matching.index.remove(slot);
@@ -247,6 +248,13 @@ impl<M: Message> Engine<M> {
         }
         let class = Class::new(queue, spec.filter, spec.no_local, mode, hash);
         if !class.is_plain() {
+            let matching = match mode {
+                AcquireMode::Acquire => &self.queues[queue].matching,
+                AcquireMode::Browse => &self.queues[queue].browse_matching,
+            };
+            if matching.node_count + class.node_count() > self.limits.filter_nodes_max {
+                return Err(AttachRefusal::ClassesFull);
+            }
             self.admit_class(queue)?;
         }
         let index = self.classes.insert(class);
@@ -283,6 +291,7 @@ impl<M: Message> Engine<M> {
             (false, AcquireMode::Browse) => &mut state.browse_matching,
         };
         matching.count += 1;
+        matching.node_count += class.node_count();
         match &class.filter {
             Some(filter) => class.slot = Some(matching.index.insert(index, filter)),
             None => matching.unfiltered.push(index),

@@ -132,6 +132,11 @@ impl Class {
         }
     }
 
+    /// What its filter costs at most on one message.
+    pub(crate) fn node_count(&self) -> usize {
+        self.filter.as_ref().map_or(0, Filter::node_count)
+    }
+
     pub(crate) fn is_plain(&self) -> bool {
         self.filter.is_none() && self.no_local.is_none()
     }

@@ -15,6 +15,11 @@ pub struct Limits {
     pub priorities_max: usize,
     /// Classes that have consumers, on one queue. Full: `attach_consumer` answers [`crate::AttachRefusal::ClassesFull`].
     pub classes_max: usize,
+    /// Operators, identifiers and literals of all filters of one queue's acquiring classes, or of its browsing ones: what one message
+    /// may cost at most. Full: `attach_consumer` answers [`crate::AttachRefusal::ClassesFull`].
+    pub filter_nodes_max: usize,
+    /// The same, times entries, that one slice of scanning evaluates at most, if that is more than one entry.
+    pub scan_nodes_max: usize,
     /// Classes without a consumer that are kept, on one queue, so that the next attach need not scan. Full: the one idle
     /// for longest is forgotten.
     pub classes_idle_max: usize,
@@ -58,6 +63,8 @@ impl Default for Limits {
             consumers_max: 1 << 20,
             priorities_max: 64,
             classes_max: 1 << 16,
+            filter_nodes_max: 1 << 16,
+            scan_nodes_max: 1 << 16,
             classes_idle_max: 4096,
             class_idle_us: 60_000_000,
             candidates_max: 64,

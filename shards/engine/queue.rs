@@ -97,6 +97,8 @@ pub(crate) struct Matching {
     /// Those without a filter (`no_local` only): they are asked about every message.
     pub(crate) unfiltered: Vec<u32>,
     pub(crate) count: u32,
+    /// Of all their filters.
+    pub(crate) node_count: usize,
 }
 
 /// Classes that look through what was in the queue before them.
@@ -255,7 +257,7 @@ impl Entries {
 
 impl Matching {
     fn new(seed: u64) -> Self {
-        Matching { index: FilterIndex::new(seed), unfiltered: Vec::new(), count: 0 }
+        Matching { index: FilterIndex::new(seed), unfiltered: Vec::new(), count: 0, node_count: 0 }
     }
 }
 

@@ -76,8 +76,13 @@ impl<M: Message> Engine<M> {
         }
     }
 
+    /// Entries that one slice looks at, when each costs so many nodes of filters.
+    fn slice_max(&self, nodes: usize) -> usize {
+        (self.limits.scan_nodes_max / nodes.max(1)).clamp(1, self.limits.scan_slice_max)
+    }
+
     fn scan_alone(&mut self, queue: u32, class: u32) {
-        for _ in 0..self.limits.scan_slice_max {
+        for _ in 0..self.slice_max(self.classes[class].node_count()) {
             let ScanState::Alone(from) = self.classes[class].scan else {
                 return;
             };
@@ -111,7 +116,7 @@ impl<M: Message> Engine<M> {
             }
         }
         let mut matched = Vec::new();
-        for _ in 0..self.limits.scan_slice_max {
+        for _ in 0..self.slice_max(self.queues[queue].matching.node_count) {
             let front = self.queues[queue].scans.front;
             let Some(entry) = self.queues[queue].entries.first_takeable(&self.store, front) else {
                 while let Some(class) = self.queues[queue].scans.sweeping.first() {

@@ -26,6 +26,7 @@ mod number;
 mod parse;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 pub use error::{SelectorError, SelectorFault};
 pub use field::{Field, Fields, HeaderField, Value};
@@ -37,10 +38,11 @@ use evaluate::Evaluation;
 
 /// A parsed selector. Two filters are equal when they are written alike, save for spaces, the case of keywords and
 /// parentheses that change nothing; equal filters match the same messages. Prints as a selector that parses to itself.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Filter {
     fields: Box<[Field]>,
     root: Expression,
+    node_count: usize,
 }
 
 /// Three-valued logic.
@@ -54,8 +56,8 @@ pub enum Truth {
 impl Filter {
     /// Parses a selector. A blank text is an error here: a consumer that gives one has no selector (§3.8.1).
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let (fields, root) = parse::parse(text)?;
-        Ok(Filter { fields, root })
+        let (fields, root, node_count) = parse::parse(text)?;
+        Ok(Filter { fields, root, node_count })
     }
 
     /// What the selector says about a message.
@@ -68,9 +70,29 @@ impl Filter {
         self.evaluate(message) == Truth::True
     }
 
+    /// Operators, identifiers and literals that it was written with: what an evaluation costs at most.
+    pub fn node_count(&self) -> usize {
+        self.node_count
+    }
+
     /// The fields the selector names, in the order of their first mention.
     pub fn fields(&self) -> &[Field] {
         &self.fields
+    }
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.fields == other.fields && self.root == other.root
+    }
+}
+
+impl Eq for Filter {}
+
+impl Hash for Filter {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.fields.hash(state);
+        self.root.hash(state);
     }
 }
 

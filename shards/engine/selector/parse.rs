@@ -66,7 +66,7 @@ impl ParserError<Input<'_, '_>> for SelectorError {
 }
 
 /// The condition a text states, and the fields it names, in the order of their first mention.
-pub(super) fn parse(text: &str) -> Result<(Box<[Field]>, Expression), SelectorError> {
+pub(super) fn parse(text: &str) -> Result<(Box<[Field]>, Expression, usize), SelectorError> {
     if text.len() > SELECTOR_SIZE_MAX {
         let expected = "at most 16384 bytes";
         return Err(SelectorError { position: SELECTOR_SIZE_MAX, fault: SelectorFault::Limit, expected });
@@ -74,7 +74,7 @@ pub(super) fn parse(text: &str) -> Result<(Box<[Field]>, Expression), SelectorEr
     let tokens = lexer::tokens(text)?;
     let mut input = Stateful { input: TokenSlice::new(&tokens), state: Context::default() };
     match selector(&mut input) {
-        Ok(expression) => Ok((input.state.fields.into(), expression)),
+        Ok(expression) => Ok((input.state.fields.into(), expression, input.state.nodes)),
         Err(ErrMode::Backtrack(error) | ErrMode::Cut(error)) => Err(error),
         Err(ErrMode::Incomplete(_)) => Err(SelectorError::syntax(text.len(), "more text")),
     }
