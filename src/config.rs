@@ -32,8 +32,6 @@ pub struct ServeSettings {
     pub idle: IdlePolicy,
     /// How long a shard polls before it sleeps, under `adaptive`.
     pub spin_us: u64,
-    /// Keep nothing on disk (all there is so far).
-    pub in_memory: bool,
     pub access: AccessSettings,
     pub limits: ProtocolSettings,
     pub destinations: DestinationSettings,
@@ -138,6 +136,8 @@ pub enum SettingsError {
     OpenToTheNetwork(SocketAddr),
     /// The same address is listed twice.
     ListenTwice(SocketAddr),
+    /// Messages were asked to be kept on disk.
+    NothingOnDisk,
 }
 
 impl fmt::Display for SettingsError {
@@ -148,6 +148,10 @@ impl fmt::Display for SettingsError {
                 "refusing to listen on {address}: it is not a loopback address, and there is nobody to ask for a \
                  password. Make a users file with `corelane user add NAME --users FILE` and start with `--users FILE`, \
                  or say `--allow-anonymous` to let everyone in"
+            ),
+            SettingsError::NothingOnDisk => write!(
+                formatter,
+                "messages can only be kept in memory so far: leave `in-memory` out, or set it to true"
             ),
             SettingsError::ListenTwice(address) => {
                 write!(formatter, "{address} is listed twice under `listen`")
@@ -161,6 +165,9 @@ impl std::error::Error for SettingsError {}
 impl ServeSettings {
     /// The settings, from everything that was given.
     pub fn new(given: Layer) -> Result<ServeSettings, SettingsError> {
+        if given.in_memory == Some(false) {
+            return Err(SettingsError::NothingOnDisk);
+        }
         let listeners = match given.listen {
             Some(addresses) => {
                 addresses.into_iter().map(|address| Listener { address, optional: false }).collect()
@@ -173,7 +180,6 @@ impl ServeSettings {
             cores: given.cores,
             idle: given.idle.unwrap_or(IdlePolicy::Adaptive),
             spin_us: given.spin_us.unwrap_or(20),
-            in_memory: given.in_memory.unwrap_or(false),
             access: AccessSettings {
                 users: given.users,
                 allow_anonymous: given.allow_anonymous.unwrap_or(false),

@@ -72,7 +72,6 @@ fn a_file_can_say_everything() {
     assert_eq!(settings.cores, Some(vec![0, 1, 2, 7]));
     assert_eq!(settings.idle, IdlePolicy::Park);
     assert_eq!(settings.spin_us, 50);
-    assert!(settings.in_memory);
     assert_eq!(settings.access.users, Some(PathBuf::from("users.txt")));
     assert_eq!(settings.limits.frame_size_max, 4096);
     assert_eq!(settings.limits.idle_timeout_us, None);
@@ -218,4 +217,10 @@ fn cores() {
     for text in ["", "a", "1-", "-1", "3-1", "0,0", "1,,2", "9999", "0-1-2"] {
         assert!(parse_cores(text).is_err(), "{text:?}");
     }
+}
+
+#[test]
+fn what_is_not_there_yet_is_not_taken_silently() {
+    assert_eq!(settings("in-memory = false"), Err(SettingsError::NothingOnDisk));
+    assert!(settings("in-memory = true").is_ok());
 }
