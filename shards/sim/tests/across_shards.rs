@@ -355,3 +355,28 @@ fn s11_consumers_on_two_shards_take_turns() {
         assert!(served >= 1000, "seed {seed}: {served} of 2000 when the other ran dry");
     }
 }
+
+/// A connection that has more on its way to a shard than a window takes is read no further, and goes on when that shard answers,
+/// though nothing else happens on it: its messages are sent settled, and on so many links that none wants credit.
+#[test]
+fn s64_a_held_connection_goes_on() {
+    let mut world = World::new(&Setup { verify: false, ..Setup::new(2) });
+    let producer = world.connect(0);
+    let options = SenderOptions { presettled: true, ..SenderOptions::default() };
+    let names: Vec<String> = names_homed_at(1, 2).take(60).collect();
+    let attach = |name: &String| world.clients[producer].attach_sender(name, name, &options);
+    let senders: Vec<LinkId> = names.iter().map(attach).collect();
+    world.run();
+    world.stall(1, true);
+    for n in 0..100 {
+        for sender in &senders {
+            world.clients[producer].send(*sender, &n.to_string());
+        }
+    }
+    world.run();
+    let handed_off = world.shards[0].counters().handoffs;
+    assert!((4096..5000).contains(&handed_off), "{handed_off}");
+    world.stall(1, false);
+    world.run();
+    assert_eq!(world.shards[0].counters().handoffs, 6000);
+}
