@@ -148,7 +148,7 @@ pub enum PauseReason {
     SessionWindow,
     /// 0-9-1 `channel.flow`.
     FlowStopped,
-    /// A lane to another shard is full.
+    /// Other shards come first: a lane to one is full, or acknowledgements or deliveries from one are waited for.
     Lane,
     /// A body is being read for it.
     Body,

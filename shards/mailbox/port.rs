@@ -2,8 +2,8 @@
 //!
 //! A turn: [`Port::take`], work and [`Port::post`], [`Port::flush`]; and before sleeping [`Port::prepare_sleep`]. What
 //! does not fit into a lane stays in the outbox of that lane, in order, and the lane is marked *room wanted*; the reader
-//! that makes room marks the desk of the writer and rings it. An outbox does not bound itself: its owner looks at
-//! [`Port::backlog`] and stops producing mail for that target.
+//! that makes room marks the desk of the writer and rings it. An outbox does not bound itself: the owner sends
+//! against windows and answers one mail for each it was asked, and [`Port::backlog`] shows how much waits.
 
 use crate::Lane;
 use crate::mailboxes::{Desk, LaneState, Mailboxes, ROOM, WORD_BITS};

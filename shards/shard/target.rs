@@ -4,7 +4,9 @@
 //! write, never more than the peer's credit. The home delivers against the loan; deliveries are written as they arrive. When
 //! the socket or the session's window blocks, the loan is *recalled*: the home answers how many deliveries it had posted, all
 //! up to that number come back to the queue unwritten, and only then something is lent again. So order is kept, and a message
-//! is never stuck behind a peer that does not read.
+//! is never stuck behind a peer that does not read. What came back, for whatever reason, is not overtaken: the loan is recalled.
+//!
+//! A shard that acknowledges nothing for too long is suspected, and a little later given up: its deliveries go to others.
 //!
 //! Invariants, all serial numbers:
 //! - here (connection's side): `acknowledged ≤ received ≤ limit`, and while lending `limit ≤ received + credit`;
