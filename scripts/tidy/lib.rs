@@ -85,7 +85,7 @@ pub fn files(root: &Path) -> io::Result<Vec<String>> {
 fn is_text(name: &str) -> bool {
     match name.rsplit_once('.') {
         Some((_, extension)) => matches!(extension, "rs" | "toml" | "py" | "js" | "java" | "sh"),
-        None => matches!(name, "run" | "test"),
+        None => matches!(name, "run" | "test" | "scenarios" | "instructions" | "mutants"),
     }
 }
 

@@ -21,3 +21,15 @@ fn the_walk_sees_every_kind_of_file() {
     }
     assert!(!files.iter().any(|file| file.contains("/target/") || file.starts_with("target/")));
 }
+
+#[test]
+fn every_scenario_has_its_tests() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let run = std::process::Command::new(script).output().expect("the script can be run");
+    let listed = String::from_utf8_lossy(&run.stdout);
+    let findings: Vec<&str> = listed
+        .lines()
+        .filter(|line| line.starts_with("without") || line.contains("is no scenario"))
+        .collect();
+    assert!(run.status.success(), "{}{}", findings.join("\n"), String::from_utf8_lossy(&run.stderr));
+}
