@@ -4,14 +4,15 @@
 //! when the caller changes credit, when a session's window is half used up, and when the peer asks for one; never
 //! before it is needed.
 
-use corelane_wire::amqp10::Flow;
+use corelane_wire::amqp10::{Flow, Map, MapWriter};
 
 use super::connection::{Connection, Queued};
 use super::event::Event;
 use super::fault::{self, Failure};
-use super::ids::LinkId;
-use super::link::{LinkEnd, LinkState};
+use super::ids::{LinkId, TransactionId};
+use super::link::{LinkEnd, LinkState, Receiver, Sender};
 use super::session::SessionState;
+use super::settlement::TXN_ID;
 
 impl Connection {
     /// We receive: from now on the peer may send so many more deliveries, whatever was granted before. With `drain` it
@@ -51,6 +52,26 @@ impl Connection {
     pub fn available(&mut self, link: LinkId, count: u32) {
         if let Some(LinkEnd::Sender(sender)) = self.links.get_mut(link.slot()).map(|link| &mut link.end) {
             sender.available = count;
+        }
+    }
+
+    /// We send: deliveries that start from now on are part of this transaction, or of none. A peer that receives may say so
+    /// too, in a flow (§4.4.3); then a `LinkFlow` follows. We receive: what the peer starts to send after our next flow shall be;
+    /// none leaves it as it was said last.
+    pub fn set_transaction(&mut self, link: LinkId, transaction: Option<TransactionId>) {
+        match self.links.get_mut(link.slot()).map(|link| &mut link.end) {
+            Some(LinkEnd::Sender(sender)) => sender.transaction = transaction,
+            Some(LinkEnd::Receiver(receiver)) => receiver.transaction = transaction,
+            None => {}
+        }
+    }
+
+    /// The transaction that deliveries of this link are part of when they start.
+    #[inline]
+    pub fn transaction(&self, link: LinkId) -> Option<TransactionId> {
+        match &self.links.get(link.slot())?.end {
+            LinkEnd::Sender(sender) => sender.transaction,
+            LinkEnd::Receiver(receiver) => receiver.transaction,
         }
     }
 
@@ -155,6 +176,18 @@ impl Connection {
         }
         let flow = self.renew_window(session);
         let link = &self.links[slot];
+        let mut named = Vec::new();
+        let properties = match &link.end {
+            LinkEnd::Sender(Sender { transaction: Some(id), .. })
+            | LinkEnd::Receiver(Receiver { transaction: Some(id), .. }) => {
+                let mut map = MapWriter::new(&mut named);
+                map.symbol(TXN_ID, &&**id);
+                map.finish();
+                Map::decode(&named).ok()
+            }
+            LinkEnd::Sender(_) | LinkEnd::Receiver(_) => None,
+        };
+        let flow = Flow { properties, ..flow };
         let flow = match &link.end {
             LinkEnd::Sender(sender) => Flow {
                 handle: Some(link.local_handle),

@@ -8,7 +8,7 @@ use corelane_wire::amqp10::{ReceiverSettleMode, SenderSettleMode, Transfer};
 use super::connection::{Connection, Step};
 use super::event::{Event, Message, Payload};
 use super::fault::{self, Failure};
-use super::ids::{DeliveryTag, LinkId};
+use super::ids::{DeliveryTag, LinkId, TransactionId};
 use super::limits::{ASSEMBLY_RESERVE_MAX, SPARE_BUFFER_SIZE_MAX, SPARE_BUFFERS_MAX, UNSETTLED_SPAN_MAX};
 use super::link::{Arriving, DetachSent, LinkEnd, LinkState};
 use super::serial;
@@ -59,6 +59,17 @@ impl Connection {
         let session = self.sessions.get(self.links.get(slot)?.session)?;
         let arrived = session.arrived.find(delivery_id)?;
         (arrived.link as usize == slot).then_some(&*arrived.tag)
+    }
+
+    /// Whether a delivery has arrived in part that belongs to this transaction (§4.4.2: it must not be discharged then).
+    pub fn is_posting(&self, transaction: &TransactionId) -> bool {
+        self.assembly.size > 0
+            && self.links.iter().any(|(_, link)| match &link.end {
+                LinkEnd::Receiver(receiver) => {
+                    receiver.partial.as_ref().is_some_and(|partial| partial.transaction == Some(*transaction))
+                }
+                LinkEnd::Sender(_) => false,
+            })
     }
 
     #[inline]

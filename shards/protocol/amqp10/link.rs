@@ -8,6 +8,7 @@ use corelane_wire::amqp10::{Flow, ReceiverSettleMode, Role, SenderSettleMode};
 
 use super::ids::TransactionId;
 use super::serial;
+use super::settlement::transaction_of_flow;
 use super::tags::Tags;
 
 #[derive(Debug)]
@@ -86,6 +87,8 @@ pub(super) struct Sender {
     pub(super) max_message_size: u64,
     /// The delivery that is written in part.
     pub(super) partial: Option<Departing>,
+    /// Deliveries that start are part of this transaction (§4.4.3).
+    pub(super) transaction: Option<TransactionId>,
     /// Its deliveries in the session's unsettled ones.
     pub(super) unsettled: usize,
 }
@@ -96,6 +99,7 @@ pub(super) struct Departing {
     pub(super) settled: bool,
     /// The caller took it back; the frame that says so waits for the session's window.
     pub(super) aborted: bool,
+    pub(super) transaction: Option<TransactionId>,
 }
 
 #[derive(Debug)]
@@ -107,6 +111,8 @@ pub(super) struct Receiver {
     pub(super) drain: bool,
     pub(super) available: u32,
     pub(super) max_message_size: u64,
+    /// What the peer sends shall be part of this transaction (§4.4.3).
+    pub(super) transaction: Option<TransactionId>,
     /// The delivery that has arrived in part.
     pub(super) partial: Option<Arriving>,
     /// Its deliveries in the session's unsettled ones.
@@ -174,6 +180,7 @@ impl Sender {
             drain: false,
             max_message_size: 0,
             partial: None,
+            transaction: None,
             unsettled: 0,
         }
     }
@@ -186,6 +193,9 @@ impl Sender {
             self.credit = serial::remaining(seen, credit, self.delivery_count);
         }
         self.drain = flow.drain;
+        if let Some(transaction) = flow.properties.as_ref().and_then(transaction_of_flow) {
+            self.transaction = transaction;
+        }
     }
 
     pub(super) fn delivery_started(&mut self) {
@@ -210,6 +220,7 @@ impl Receiver {
             drain: false,
             available: 0,
             max_message_size,
+            transaction: None,
             partial: None,
             unsettled: 0,
             tags: Tags::default(),

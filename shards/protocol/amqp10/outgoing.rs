@@ -3,7 +3,9 @@
 //! The first frame carries what names the delivery, the others only the handle (§2.7.5). A delivery is counted and
 //! recorded with its first frame; while it is written in part its link is busy, other links of the session are not.
 
-use corelane_wire::amqp10::{Encode, FrameKind, SenderSettleMode, Transfer, begin_frame, finish_frame};
+use corelane_wire::amqp10::{
+    DeliveryState, Encode, FrameKind, SenderSettleMode, Transfer, begin_frame, finish_frame,
+};
 
 use super::connection::Connection;
 use super::event::{Outgoing, Progress, SendReadiness};
@@ -16,6 +18,9 @@ use super::settlement::Sent;
 /// Most bytes of a transfer frame before its payload: header 8, descriptor and list 6, handle, delivery-id and format 5
 /// each, tag 6, four booleans and nulls.
 const OVERHEAD_MAX: usize = 40;
+
+/// Most bytes of the state that names a delivery's transaction: descriptor and list 6, the id 34, the outcome 1.
+const TRANSACTION_OVERHEAD_MAX: usize = 41;
 
 impl Connection {
     /// May a message be sent on this link now?
@@ -73,8 +78,9 @@ impl Connection {
             settled: settled.then_some(true),
             ..Transfer::default()
         };
-        let written = self.write_transfers(slot, Some(first), message.head, message.rest);
-        self.note_progress(slot, Departing { delivery_id, settled, aborted: false }, written, size)
+        let departing = Departing { delivery_id, settled, aborted: false, transaction: sender.transaction };
+        let written = self.write_transfers(slot, Some(first), &departing, message.head, message.rest);
+        self.note_progress(slot, departing, written, size)
     }
 
     /// Goes on with the delivery that is written in part; `remaining` are its bytes that were not written yet.
@@ -87,7 +93,7 @@ impl Connection {
         let Some(departing) = sender.partial.filter(|departing| !departing.aborted) else {
             return Progress::NotReady(self.can_send(link));
         };
-        let written = self.write_transfers(slot, None, remaining, &[]);
+        let written = self.write_transfers(slot, None, &departing, remaining, &[]);
         self.note_progress(slot, departing, written, remaining.len())
     }
 
@@ -156,14 +162,23 @@ impl Connection {
         &mut self,
         slot: usize,
         first: Option<Transfer<'_>>,
+        departing: &Departing,
         head: &[u8],
         rest: &[u8],
     ) -> Option<usize> {
         let link = &self.links[slot];
         let channel = link.session as u16;
         let session = &mut self.sessions[link.session];
-        let mut transfer = first.unwrap_or(Transfer { handle: link.local_handle, ..Transfer::default() });
-        let frame_max = self.peer.max_frame_size as usize - OVERHEAD_MAX;
+        // AMQP 1.0 §4.4.2: each frame of a delivery names its transaction.
+        let state = departing
+            .transaction
+            .as_ref()
+            .map(|id| DeliveryState::Transactional { transaction: id, outcome: None });
+        let next = Transfer { handle: link.local_handle, state, ..Transfer::default() };
+        let mut transfer = first.map_or(next, |first| Transfer { state, ..first });
+        let overhead_max =
+            if state.is_some() { OVERHEAD_MAX + TRANSACTION_OVERHEAD_MAX } else { OVERHEAD_MAX };
+        let frame_max = self.peer.max_frame_size as usize - overhead_max;
         let size = head.len() + rest.len();
         let mut written = 0;
         loop {
@@ -186,7 +201,7 @@ impl Connection {
             if !transfer.more {
                 return None;
             }
-            transfer = Transfer { handle: transfer.handle, ..Transfer::default() };
+            transfer = next;
         }
     }
 }

@@ -4,7 +4,9 @@
 //! one is recorded until its outcome is told to the caller. Dispositions of ours gather into runs of consecutive numbers
 //! with the same outcome, which become frames when the run breaks or the turn is finished.
 
-use corelane_wire::amqp10::{DeliveryState, Disposition, Modified, ReceiverSettleMode, Role};
+use corelane_wire::amqp10::{
+    DeliveryState, Disposition, Map, Modified, Outcome, ReceiverSettleMode, Role, Value,
+};
 
 use super::connection::Connection;
 use super::event::{Disposed, Event};
@@ -12,6 +14,9 @@ use super::ids::{DeliveryTag, LinkId, Token, TransactionId};
 use super::link::{Epoch, LinkEnd};
 use super::serial;
 use super::session::Session;
+
+/// The property of a flow that names a transaction (§4.4.3).
+pub(super) const TXN_ID: &str = "txn-id";
 
 /// A received delivery that is unsettled.
 #[derive(Debug)]
@@ -50,6 +55,8 @@ enum Plain {
         delivery_failed: bool,
         undeliverable_here: bool,
     },
+    /// Accepted if this transaction commits.
+    AcceptedIn(TransactionId),
     /// No state at all.
     None,
 }
@@ -383,6 +390,9 @@ impl Plain {
                 undeliverable_here,
                 message_annotations: None,
             }) => Some(Self::Modified { delivery_failed, undeliverable_here }),
+            DeliveryState::Transactional { transaction, outcome: Some(Outcome::Accepted) } => {
+                TransactionId::new(transaction).map(Self::AcceptedIn)
+            }
             DeliveryState::Rejected { .. }
             | DeliveryState::Modified(_)
             | DeliveryState::Received(_)
@@ -391,14 +401,17 @@ impl Plain {
         }
     }
 
-    fn state(self) -> Option<DeliveryState<'static>> {
-        match self {
+    fn state(&self) -> Option<DeliveryState<'_>> {
+        match *self {
             Self::Accepted => Some(DeliveryState::Accepted),
             Self::Rejected => Some(DeliveryState::Rejected { error: None }),
             Self::Released => Some(DeliveryState::Released),
             Self::Modified { delivery_failed, undeliverable_here } => {
                 let modified = Modified { delivery_failed, undeliverable_here, message_annotations: None };
                 Some(DeliveryState::Modified(modified))
+            }
+            Self::AcceptedIn(ref transaction) => {
+                Some(DeliveryState::Transactional { transaction, outcome: Some(Outcome::Accepted) })
             }
             Self::None => None,
         }
@@ -409,7 +422,7 @@ impl Plain {
 #[inline]
 pub(super) fn transaction_of(state: Option<&DeliveryState<'_>>) -> Option<TransactionId> {
     match state {
-        Some(DeliveryState::Transactional { transaction, .. }) => TransactionId::new(transaction),
+        Some(DeliveryState::Transactional { transaction, .. }) => Some(transaction_id(transaction)),
         Some(
             DeliveryState::Received(_)
             | DeliveryState::Accepted
@@ -420,4 +433,20 @@ pub(super) fn transaction_of(state: Option<&DeliveryState<'_>>) -> Option<Transa
         )
         | None => None,
     }
+}
+
+/// The transaction that a flow's properties put a link's deliveries under, or none any more; `None` if they say nothing about it
+/// (§4.4.3).
+pub(super) fn transaction_of_flow(properties: &Map<'_>) -> Option<Option<TransactionId>> {
+    match properties.find(TXN_ID).ok()?? {
+        Value::Null => Some(None),
+        Value::Binary(transaction) => Some(Some(transaction_id(transaction))),
+        _ => Some(Some(TransactionId::EMPTY)),
+    }
+}
+
+/// An id longer than any can be is nobody's, and so is the empty one: the work it stands for must not be done without a
+/// transaction.
+fn transaction_id(transaction: &[u8]) -> TransactionId {
+    TransactionId::new(transaction).unwrap_or(TransactionId::EMPTY)
 }

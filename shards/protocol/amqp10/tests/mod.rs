@@ -15,4 +15,5 @@ mod sending;
 mod settling;
 mod sizes;
 mod timing;
+mod transacting;
 mod wraps;
