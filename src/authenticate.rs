@@ -192,15 +192,19 @@ impl Authenticator {
             Step::Challenge(_) => {}
             Step::Failed(Fault::Malformed) => self.refuse(now, shard, connection, RefusalReason::Malformed),
             Step::Failed(Fault::NotProved) => self.refuse(now, shard, connection, RefusalReason::Credentials),
-            Step::Claimed(claim, additional) => match self.check(claim, loopback) {
-                Some(user) => {
-                    self.accepted_count += 1;
-                    tracing::debug!(connection = connection.0, user, "authenticated");
-                    let reply = SaslReply::Accepted { user, additional };
-                    self.due.push_back(Reply { shard, connection, reply });
+            Step::Claimed(claim, additional) => {
+                let is_named = claim != Claim::Anonymous;
+                match self.check(claim, loopback) {
+                    Some(user) => {
+                        self.accepted_count += 1;
+                        tracing::debug!(connection = connection.0, user, "authenticated");
+                        let user = is_named.then_some(user);
+                        let reply = SaslReply::Accepted { user, additional };
+                        self.due.push_back(Reply { shard, connection, reply });
+                    }
+                    None => self.refuse(now, shard, connection, RefusalReason::Credentials),
                 }
-                None => self.refuse(now, shard, connection, RefusalReason::Credentials),
-            },
+            }
         }
     }
 

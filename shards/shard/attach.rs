@@ -4,7 +4,7 @@
 //! consumer makes the connection move to its queue's home instead, where the attach is answered.
 
 use corelane_engine::selector::Filter;
-use corelane_engine::{AcquireMode, ConsumerId, ConsumerSpec, Origin, QueueId, QueueProperties};
+use corelane_engine::{AcquireMode, ConsumerId, ConsumerSpec, Origin, QueueId};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{Answer, AttachAnswer, ErrorSpec, LinkId, SessionId};
 use corelane_wire::amqp10::{
@@ -18,15 +18,11 @@ use crate::connection::{Consumer, ConsumerAt, Link, PendingConsumer, Producer, Q
 use crate::deliver::Owner;
 use crate::event::ConnectionSlot;
 use crate::home::home_shard;
-use crate::limits::{PRODUCER_CREDIT, QUEUES_MAX};
+use crate::limits::PRODUCER_CREDIT;
 use crate::mail::{ConsumeRequest, LinkRef, Mail, Refusal};
 use crate::settle::engine_outcome;
 use crate::shard::VIRTUAL_HOST;
 use crate::target::Target;
-
-/// What the names of dynamic nodes begin with. Queues of such a name are made by no one else: who addresses a node that is gone
-/// is told so.
-const DYNAMIC_NAMES: &str = "corelane.dynamic.";
 
 const OUTCOMES: &[&str] =
     &["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
@@ -83,7 +79,7 @@ impl Shard {
         attach: &Attach<'_>,
     ) {
         let result = match attach.role {
-            Role::Sender => self.attach_producer(slot, link, attach),
+            Role::Sender => self.attach_producer(now, slot, link, attach),
             Role::Receiver => self.attach_consumer(now, slot, link, session, attach),
         };
         if let Err(refused) = result {
@@ -101,6 +97,7 @@ impl Shard {
 
     fn attach_producer(
         &mut self,
+        now: u64,
         slot: ConnectionSlot,
         link: LinkId,
         attach: &Attach<'_>,
@@ -118,7 +115,7 @@ impl Shard {
         let link_ref = connection.link_ref(link);
         let mut producer = Producer::new(link_ref.attachment);
         if target.dynamic {
-            let (name, at) = self.make_dynamic()?;
+            let (name, at) = self.make_dynamic(now)?;
             producer.route = Route::Queue(at);
             producer.dynamic = Some(at);
             self.bind(slot, link, Link::Producer(producer));
@@ -134,7 +131,7 @@ impl Shard {
         let name = queue_name(address)?;
         let home = home_shard(VIRTUAL_HOST, &name, self.shards);
         if home == self.index {
-            producer.route = Route::Queue(QueueAt { shard: home, queue: self.find_or_create(&name)? });
+            producer.route = Route::Queue(QueueAt { shard: home, queue: self.find_or_create(now, &name)? });
             self.bind(slot, link, Link::Producer(producer));
             self.accept_producer(slot, link, Answer::Same);
         } else {
@@ -152,8 +149,8 @@ impl Shard {
         self.touch(slot);
     }
 
-    pub(crate) fn on_resolve(&mut self, from: usize, link: LinkRef, queue: &str) {
-        let result = self.find_or_create(queue);
+    pub(crate) fn on_resolve(&mut self, now: u64, from: usize, link: LinkRef, queue: &str) {
+        let result = self.find_or_create(now, queue);
         self.post(from, Lane::Control, Mail::Resolved { link, result });
     }
 
@@ -199,7 +196,7 @@ impl Shard {
         // A node is made when nothing is left to be refused.
         let (queue, dynamic): (Box<str>, _) = match source.address {
             _ if source.dynamic => {
-                let (name, at) = self.make_dynamic()?;
+                let (name, at) = self.make_dynamic(now)?;
                 (name, Some(at))
             }
             Some(address) => (queue_name(address)?.into(), None),
@@ -248,9 +245,8 @@ impl Shard {
         let owner = Owner::Connection { index: slot.index, link }.pack();
         let Some(pending) = self.pending(slot, link) else { return };
         let (queue, spec) = (pending.request.queue.clone(), pending.request.spec(owner));
-        let attached = self.find_or_create(&queue).and_then(|queue| {
-            self.engine.attach_consumer(now, queue, spec?).map_err(|_| Refusal::ResourceLimit)
-        });
+        let attached =
+            self.find_or_create(now, &queue).and_then(|queue| self.attach_to_queue(now, queue, spec?));
         match attached {
             Ok(consumer) => self.accept_consumer(now, slot, link, ConsumerAt::Here(consumer)),
             Err(refusal) => self.refuse(now, slot, link, &refusal.into()),
@@ -335,42 +331,6 @@ impl Shard {
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.bind(link, bound);
         }
-    }
-
-    /// A queue of this shard by its name; made if it does not exist, unless that is turned off.
-    pub(crate) fn find_or_create(&mut self, name: &str) -> Result<QueueId, Refusal> {
-        if let Some(&queue) = self.queues.get(name) {
-            return Ok(queue);
-        }
-        let destination = self.destinations.lookup(name);
-        if !destination.auto_create || name.starts_with(DYNAMIC_NAMES) {
-            return Err(Refusal::NotFound);
-        }
-        self.declare_queue(name, destination.properties)
-    }
-
-    fn declare_queue(&mut self, name: &str, properties: QueueProperties) -> Result<QueueId, Refusal> {
-        if self.queues.len() >= QUEUES_MAX {
-            return Err(Refusal::ResourceLimit);
-        }
-        let queue = self.engine.declare_queue(properties);
-        self.queues.insert(name.into(), queue);
-        self.queue_names.insert(queue, name.into());
-        Ok(queue)
-    }
-
-    /// A queue with a name of our making, whose home is this shard.
-    fn make_dynamic(&mut self) -> Result<(Box<str>, QueueAt), Refusal> {
-        let name = loop {
-            self.dynamic_names += 1;
-            let name = format!("{DYNAMIC_NAMES}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
-            if home_shard(VIRTUAL_HOST, &name, self.shards) == self.index {
-                break name;
-            }
-        };
-        let properties = self.destinations.lookup(&name).properties;
-        let queue = self.declare_queue(&name, properties)?;
-        Ok((name.into(), QueueAt { shard: self.index, queue }))
     }
 }
 

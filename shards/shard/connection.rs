@@ -8,6 +8,8 @@
 //! - `unanswered` counts the requests and handoffs other shards owe an answer; a connection moves only at 0;
 //! - a connection moves at most once, before it has its first consumer (`settled_down`).
 
+use std::sync::Arc;
+
 use corelane_engine::{ConsumerId, QueueId};
 use corelane_protocol::amqp10::{self, LinkId, SessionId};
 
@@ -22,6 +24,8 @@ use crate::target::Target;
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) peer: Peer,
+    /// Who has logged in; nobody where that was anonymous, or without SASL.
+    pub(crate) user: Option<Arc<str>>,
     pub(crate) protocol: amqp10::Connection,
     /// Received, not yet parsed: part of a frame, or all that has come while `hold` is set.
     pub(crate) waiting_input: Vec<u8>,
@@ -176,6 +180,7 @@ impl Connection {
         Connection {
             id,
             peer,
+            user: None,
             protocol,
             waiting_input: Vec::new(),
             hold: None,

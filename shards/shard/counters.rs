@@ -1,5 +1,7 @@
 //! How often did what happen on this shard? Plain counters; every drop and refusal has one.
 
+use corelane_engine::DeadLetterReason;
+
 use crate::mail::PublishOutcome;
 
 /// Counts since the shard began.
@@ -21,6 +23,22 @@ pub struct Counters {
     pub messages_refused_full: u64,
     /// Messages of transactions.
     pub messages_transactional: u64,
+    /// Messages of the broker's own making (dead letters, moved messages, answers) that were handed to another shard.
+    pub messages_forwarded: u64,
+    /// Such messages that were dropped: there was no queue for them.
+    pub forwards_unroutable: u64,
+    /// The same: their queue, or the memory, was full.
+    pub forwards_refused_full: u64,
+    /// Dead letters that were sent on their way, by what they died of.
+    pub dead_letters: DeadLetterCounts,
+    /// Dead letters that went round in a circle and were dropped.
+    pub dead_letters_circling: u64,
+    /// Dead letters whose queue was deleted, or has no place for them any more.
+    pub dead_letters_orphaned: u64,
+    /// Queues that went with their last consumer.
+    pub queues_auto_deleted: u64,
+    /// Queues that were unused for too long.
+    pub queues_idle_expired: u64,
     /// Mail for a connection that has ended.
     pub mail_dropped: u64,
     /// Settlements of deliveries that someone else holds by now.
@@ -33,6 +51,27 @@ pub struct Counters {
     pub connections_adopted: u64,
 }
 
+/// Counts of dead letters by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeadLetterCounts {
+    pub rejected: u64,
+    pub expired: u64,
+    pub deliveries: u64,
+    pub overflow: u64,
+}
+
+impl DeadLetterCounts {
+    pub(crate) fn count(&mut self, reason: DeadLetterReason) {
+        let counter = match reason {
+            DeadLetterReason::Rejected => &mut self.rejected,
+            DeadLetterReason::Expired => &mut self.expired,
+            DeadLetterReason::DeliveriesMax => &mut self.deliveries,
+            DeadLetterReason::Overflow => &mut self.overflow,
+        };
+        *counter += 1;
+    }
+}
+
 impl Counters {
     pub(crate) fn count_refused(&mut self, outcome: PublishOutcome) {
         let counter = match outcome {
@@ -43,5 +82,17 @@ impl Counters {
             PublishOutcome::NoTransaction => &mut self.messages_transactional,
         };
         *counter += 1;
+    }
+
+    /// A message of the broker's own making was dropped.
+    pub(crate) fn count_forward_refused(&mut self, outcome: PublishOutcome) {
+        match outcome {
+            PublishOutcome::Stored => {}
+            PublishOutcome::Full => self.forwards_refused_full += 1,
+            PublishOutcome::NoQueue
+            | PublishOutcome::NoAddress
+            | PublishOutcome::Malformed
+            | PublishOutcome::NoTransaction => self.forwards_unroutable += 1,
+        }
     }
 }

@@ -8,6 +8,8 @@
 //!
 //! Left out: where rules come from. They are checked before they get here.
 
+use std::sync::Arc;
+
 use corelane_engine::{Prefetch, QueueProperties};
 
 /// Unsettled messages that a queue whose rules say `prefetch = 0`, with no parent that says more, allows a consumer.
@@ -31,6 +33,14 @@ pub struct DestinationRule {
     pub sticky_groups: Option<bool>,
     /// Queues are made on first use.
     pub auto_create: Option<bool>,
+    /// Deleted when its last consumer has gone.
+    pub auto_delete: Option<bool>,
+    /// Microseconds; deleted when it was unused for so long. 0: never.
+    pub idle_expiry_us: Option<u64>,
+    /// Where messages go that are rejected, expire, fail too often or are dropped; empty: nowhere.
+    pub dead_letter: Option<Box<str>>,
+    /// Messages say who has sent them.
+    pub sender_name: Option<bool>,
 }
 
 /// What clamps a consumer's credit.
@@ -56,6 +66,10 @@ pub struct Destinations {
 pub(crate) struct Destination {
     pub(crate) properties: QueueProperties,
     pub(crate) auto_create: bool,
+    pub(crate) auto_delete: bool,
+    pub(crate) idle_expiry_us: Option<u64>,
+    pub(crate) dead_letter: Option<Arc<str>>,
+    pub(crate) sender_name: bool,
 }
 
 impl Destinations {
@@ -66,45 +80,59 @@ impl Destinations {
         Destinations { rules, auto_create }
     }
 
-    pub(crate) fn lookup(&self, queue: &str) -> Destination {
-        let matching = || self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, queue));
+    /// What holds for a queue. `overrides` stand above every rule.
+    pub(crate) fn lookup(&self, queue: &str, overrides: Option<&DestinationRule>) -> Destination {
+        let matching = || {
+            let rules = self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, queue));
+            rules.chain(overrides)
+        };
         let flag =
             |read: fn(&DestinationRule) -> Option<bool>| matching().any(|rule| read(rule) == Some(true));
+        let dead_letter = matching().filter_map(|rule| rule.dead_letter.as_deref()).next_back();
+        // A rule for all queues is none for the one that it leads to.
+        let dead_letter = dead_letter.filter(|name| !name.is_empty() && *name != queue).map(Arc::from);
         let properties = QueueProperties {
             exclusive: flag(|rule| rule.exclusive),
             consumers_max: matching().filter_map(|rule| rule.consumers_max).next_back(),
-            prefetch: self.prefetch(queue),
+            prefetch: prefetch(matching()),
             expiration_us: matching().filter_map(|rule| rule.expiration_us).next_back(),
             priorities: flag(|rule| rule.priorities),
             sticky_groups: flag(|rule| rule.sticky_groups),
+            dead_letter: dead_letter.is_some(),
             ..QueueProperties::default()
         };
         let auto_create = matching().filter_map(|rule| rule.auto_create).next_back();
-        Destination { properties, auto_create: auto_create.unwrap_or(self.auto_create) }
+        let idle_expiry_us = matching().filter_map(|rule| rule.idle_expiry_us).next_back();
+        Destination {
+            properties,
+            auto_create: auto_create.unwrap_or(self.auto_create),
+            auto_delete: flag(|rule| rule.auto_delete),
+            idle_expiry_us: idle_expiry_us.filter(|after| *after > 0),
+            dead_letter,
+            sender_name: flag(|rule| rule.sender_name),
+        }
     }
+}
 
-    fn prefetch(&self, queue: &str) -> Prefetch {
-        let rules = || {
-            let matching = self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, queue));
-            matching.filter_map(|rule| Some((is_wildcard(&rule.pattern), rule.prefetch?)))
-        };
-        let exact = rules().filter(|(wildcard, _)| !wildcard).map(|(_, prefetch)| prefetch).next_back();
-        match exact {
-            Some(PrefetchRule::None) => return Prefetch::None,
-            Some(PrefetchRule::Limit(limit)) => return Prefetch::Limit(limit),
-            Some(PrefetchRule::Inherit) | None => {}
-        }
-        let parents = || rules().filter(|(wildcard, _)| *wildcard).map(|(_, prefetch)| prefetch);
-        let largest = parents().filter_map(|prefetch| match prefetch {
-            PrefetchRule::Limit(limit) => Some(limit),
-            PrefetchRule::None | PrefetchRule::Inherit => None,
-        });
-        match largest.max() {
-            Some(limit) => Prefetch::Limit(limit),
-            None if parents().any(|prefetch| prefetch == PrefetchRule::None) => Prefetch::None,
-            None if rules().next().is_some() => Prefetch::Limit(PREFETCH_INHERITED),
-            None => Prefetch::Absent,
-        }
+/// The prefetch of these rules, the most specific last.
+fn prefetch<'a>(rules: impl DoubleEndedIterator<Item = &'a DestinationRule> + Clone) -> Prefetch {
+    let rules = || rules.clone().filter_map(|rule| Some((is_wildcard(&rule.pattern), rule.prefetch?)));
+    let exact = rules().filter(|(wildcard, _)| !wildcard).map(|(_, prefetch)| prefetch).next_back();
+    match exact {
+        Some(PrefetchRule::None) => return Prefetch::None,
+        Some(PrefetchRule::Limit(limit)) => return Prefetch::Limit(limit),
+        Some(PrefetchRule::Inherit) | None => {}
+    }
+    let parents = || rules().filter(|(wildcard, _)| *wildcard).map(|(_, prefetch)| prefetch);
+    let largest = parents().filter_map(|prefetch| match prefetch {
+        PrefetchRule::Limit(limit) => Some(limit),
+        PrefetchRule::None | PrefetchRule::Inherit => None,
+    });
+    match largest.max() {
+        Some(limit) => Prefetch::Limit(limit),
+        None if parents().any(|prefetch| prefetch == PrefetchRule::None) => Prefetch::None,
+        None if rules().next().is_some() => Prefetch::Limit(PREFETCH_INHERITED),
+        None => Prefetch::Absent,
     }
 }
 
@@ -171,11 +199,11 @@ mod tests {
             ],
             true,
         );
-        let found = destinations.lookup("a.b").properties;
+        let found = destinations.lookup("a.b", None).properties;
         assert_eq!((found.expiration_us, found.exclusive, found.consumers_max), (Some(7), true, Some(3)));
-        let found = destinations.lookup("a.c").properties;
+        let found = destinations.lookup("a.c", None).properties;
         assert_eq!(found.expiration_us, Some(9));
-        let found = destinations.lookup("b").properties;
+        let found = destinations.lookup("b", None).properties;
         assert_eq!((found.expiration_us, found.exclusive, found.consumers_max), (None, false, Some(3)));
     }
 
@@ -191,18 +219,18 @@ mod tests {
             ],
             true,
         );
-        assert_eq!(destinations.lookup("a.b").properties.prefetch, Prefetch::Limit(20));
-        assert_eq!(destinations.lookup("a.c").properties.prefetch, Prefetch::None);
-        assert_eq!(destinations.lookup("a.d").properties.prefetch, Prefetch::Limit(10));
-        assert_eq!(destinations.lookup("z").properties.prefetch, Prefetch::Limit(PREFETCH_INHERITED));
-        assert_eq!(destinations.lookup("y").properties.prefetch, Prefetch::Absent);
+        assert_eq!(destinations.lookup("a.b", None).properties.prefetch, Prefetch::Limit(20));
+        assert_eq!(destinations.lookup("a.c", None).properties.prefetch, Prefetch::None);
+        assert_eq!(destinations.lookup("a.d", None).properties.prefetch, Prefetch::Limit(10));
+        assert_eq!(destinations.lookup("z", None).properties.prefetch, Prefetch::Limit(PREFETCH_INHERITED));
+        assert_eq!(destinations.lookup("y", None).properties.prefetch, Prefetch::Absent);
     }
 
     #[test]
     fn automatic_creation_is_a_property_too() {
         let rules = vec![rule("closed.>", |r| r.auto_create = Some(false))];
         let destinations = Destinations::new(rules, true);
-        assert!(destinations.lookup("open").auto_create);
-        assert!(!destinations.lookup("closed.one").auto_create);
+        assert!(destinations.lookup("open", None).auto_create);
+        assert!(!destinations.lookup("closed.one", None).auto_create);
     }
 }

@@ -148,10 +148,11 @@ impl Shard {
         }
         match reply {
             SaslReply::Challenge(challenge) => connection.protocol.sasl_challenge(&challenge),
-            SaslReply::Accepted { additional, .. } => connection.protocol.sasl_outcome(
-                SaslCode::Ok,
-                Some(&additional).filter(|data| !data.is_empty()).map(Vec::as_slice),
-            ),
+            SaslReply::Accepted { user, additional } => {
+                connection.user = user.map(Into::into);
+                let additional = Some(&additional).filter(|data| !data.is_empty());
+                connection.protocol.sasl_outcome(SaslCode::Ok, additional.map(Vec::as_slice));
+            }
             SaslReply::Refused => connection.protocol.sasl_outcome(SaslCode::Auth, None),
         }
         self.touch(slot);

@@ -25,6 +25,23 @@ pub const HANDOFF_WINDOW: usize = 4096;
 /// Bytes of such messages, the same.
 pub const HANDOFF_WINDOW_BYTES: u64 = 16 << 20;
 
+/// Messages of the broker's own making on their way to one shard without an answer. Beyond it those that make them wait: dead letters
+/// stay where they died, moves pause.
+pub const FORWARD_WINDOW: usize = 1024;
+
+/// Bytes of such messages, the same.
+pub const FORWARD_WINDOW_BYTES: u64 = 8 << 20;
+
+/// Queues looked at in one turn when properties were changed. More follow in the next.
+pub const TURN_QUEUES_REVIEWED_MAX: usize = 256;
+
+/// Dead letters sent on their way in one turn. More wait for the next.
+pub const TURN_DEAD_LETTERS_MAX: usize = 256;
+
+/// Queues that a message remembers to have died in. Of more it knows the first ones and how many deaths there were. So many deaths
+/// without a consumer's rejection between them are taken for a circle.
+pub const DEATH_PATH_MAX: usize = 16;
+
 /// Messages in one handoff mail.
 pub const HANDOFF_BATCH_MAX: usize = 64;
 

@@ -1,12 +1,15 @@
 //! What shards tell each other. Everything here is owned and `Send`; nothing refers to a shard's memory.
 //!
-//! Two lanes: `Handoff` carries messages ([`Mail::Handoff`], [`Mail::Deliver`]), `Control` everything else and never waits
+//! Two lanes: `Handoff` carries messages ([`Mail::Handoff`], [`Mail::Forward`], [`Mail::Deliver`]), `Control` everything else and never waits
 //! behind messages. A mail that wants an answer names the connection by its [`ConnectionId`], which outlives a move.
+
+use std::sync::Arc;
 
 use corelane_engine::{Acquisition, ConsumerId, Origin, Outcome, Place, QueueId};
 use corelane_protocol::amqp10::LinkId;
 
 use crate::connection::Connection;
+use crate::destinations::Destinations;
 use crate::event::Socket;
 use crate::message::Message;
 
@@ -62,6 +65,14 @@ pub enum Mail {
     /// From the home: the queue was deleted, so the consumer's link has to end.
     ConsumerGone { link: LinkRef },
 
+    /// From the control thread: what destinations are like from now on.
+    Destinations(Arc<Destinations>),
+
+    /// To queues' home: messages of the broker's own making, in order.
+    Forward(Vec<ForwardedMessage>),
+    /// From the home: so many of them, of so many bytes, were taken in.
+    Forwarded { count: usize, bytes: u64 },
+
     /// To a dynamic node's home: its link or connection ended.
     DeleteQueue { queue: QueueId },
 }
@@ -92,7 +103,8 @@ pub enum SaslReply {
     Challenge(Vec<u8>),
     /// `additional` goes into the outcome frame (SCRAM's server signature).
     Accepted {
-        user: String,
+        /// None for who does not say who it is.
+        user: Option<String>,
         additional: Vec<u8>,
     },
     Refused,
@@ -113,6 +125,8 @@ pub struct HandoffMessage {
     pub delivery_id: u32,
     pub settled: bool,
     pub target: HandoffTarget,
+    /// Who has sent it.
+    pub user: Option<Arc<str>>,
     pub message: Message,
 }
 
@@ -121,6 +135,13 @@ pub struct HandoffMessage {
 pub enum HandoffTarget {
     Queue(QueueId),
     Name(Box<str>),
+}
+
+/// A message that no producer waits for.
+#[derive(Debug)]
+pub struct ForwardedMessage {
+    pub queue: Box<str>,
+    pub message: Message,
 }
 
 /// What became of messages that were handed off one after the other.

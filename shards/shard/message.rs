@@ -3,13 +3,14 @@
 //! The bytes behind header and delivery annotations leave as they arrived (AMQP 1.0 §3.2: the bare message is immutable); only
 //! the header is made anew for each delivery. Fields for selectors are read from the encoding when asked for; nothing is built.
 
-use corelane_engine as engine;
 use corelane_engine::selector::{self, Field, HeaderField};
+use corelane_engine::{self as engine, DeadLetterReason};
 use corelane_wire::amqp10::{
     Encode, Header, Map, MapSection, MapWriter, Property, PropertyFields, Raw, Sections, Value,
 };
 
 use crate::buffers::Buffers;
+use crate::dead_letters::Deaths;
 use crate::limits::{ANNOTATION_PAIRS_MAX, ANNOTATIONS_BYTES_MAX};
 use crate::mail::DeliveryCounts;
 
@@ -36,6 +37,8 @@ pub struct Message {
     /// Some of the properties are read by the broker itself (group, expiry).
     has_group: bool,
     has_expiry: bool,
+    /// Where it has died, if it is a dead letter.
+    deaths: Option<Box<Deaths>>,
 }
 
 impl Message {
@@ -65,6 +68,7 @@ impl Message {
             durable: header.durable,
             has_group,
             has_expiry,
+            deaths: None,
             bytes,
         })
     }
@@ -84,7 +88,7 @@ impl Message {
     }
 
     pub(crate) fn copied(&self, buffers: &mut Buffers) -> Self {
-        Message { bytes: buffers.copy(&self.bytes), ..*self }
+        Message { bytes: buffers.copy(&self.bytes), deaths: None, ..*self }
     }
 
     pub(crate) fn format(&self) -> u32 {
@@ -95,8 +99,12 @@ impl Message {
         self.priority
     }
 
-    /// When the producer wants it gone: by its time to live from `now`, or at its expiry time, whichever is first.
+    /// When the producer wants it gone: by its time to live from `now`, or at its expiry time, whichever is first. A dead letter has
+    /// had that time.
     pub(crate) fn expires_at(&self, now: u64) -> Option<u64> {
+        if self.deaths.is_some() {
+            return None;
+        }
         let by_ttl = (self.ttl_ms > 0).then(|| now + u64::from(self.ttl_ms) * 1000);
         let at_expiry = match self.has_expiry.then(|| self.property(Property::AbsoluteExpiryTime)) {
             // AMQP 1.0 §3.2.4; JMS clients send 0 for never.
@@ -104,6 +112,20 @@ impl Message {
             Some(_) | None => None,
         };
         by_ttl.into_iter().chain(at_expiry).min()
+    }
+
+    /// Notes that it died in a queue, for itself and in its annotations. False: it goes round in a circle, as no consumer has
+    /// rejected it since it was last on its way to `to`.
+    pub(crate) fn die(&mut self, queue: &str, reason: DeadLetterReason, to: &str) -> bool {
+        let mut deaths = self.deaths.take().unwrap_or_default();
+        let goes_on = deaths.add(queue, reason, to);
+        let mut bytes = Vec::new();
+        deaths.encode(queue, reason, &mut bytes);
+        self.deaths = Some(deaths);
+        if let Ok(map) = Map::decode(&bytes) {
+            self.annotate(map);
+        }
+        goes_on
     }
 
     /// The address in the message's properties.
@@ -155,7 +177,19 @@ impl Message {
         if let Ok(mut annotated) = Message::new(bytes, self.format) {
             annotated.onward = self.onward;
             annotated.counted = self.counted;
+            annotated.deaths = self.deaths.take();
             *self = annotated;
+        }
+    }
+
+    /// Notes who has sent it, in the message annotation `x-opt-sender`.
+    pub(crate) fn stamp_sender(&mut self, user: &str) {
+        let mut bytes = Vec::new();
+        let mut map = MapWriter::new(&mut bytes);
+        map.symbol("x-opt-sender", &Value::String(user));
+        map.finish();
+        if let Ok(map) = Map::decode(&bytes) {
+            self.annotate(map);
         }
     }
 

@@ -11,8 +11,10 @@ use corelane_mailbox::Lane;
 
 use crate::effect::Effect;
 use crate::event::ConnectionSlot;
-use crate::limits::{HANDOFF_BATCH_MAX, HANDOFF_WINDOW, HANDOFF_WINDOW_BYTES};
-use crate::mail::{HandoffMessage, Mail, RemoteDelivery, Settlement};
+use crate::limits::{
+    FORWARD_WINDOW, FORWARD_WINDOW_BYTES, HANDOFF_BATCH_MAX, HANDOFF_WINDOW, HANDOFF_WINDOW_BYTES,
+};
+use crate::mail::{ForwardedMessage, HandoffMessage, Mail, RemoteDelivery, Settlement};
 
 /// Vectors of each kind kept for reuse.
 const SPARE_MAX: usize = 64;
@@ -33,7 +35,10 @@ struct PeerShard {
     unanswered: usize,
     unanswered_bytes: u64,
     held: VecDeque<ConnectionSlot>,
+    forwards_unanswered: usize,
+    forwards_unanswered_bytes: u64,
     handoffs: Vec<HandoffMessage>,
+    forwards: Vec<ForwardedMessage>,
     deliveries: Vec<RemoteDelivery>,
     settlements: Vec<Settlement>,
     is_gathered: bool,
@@ -65,6 +70,30 @@ impl Peers {
         if full {
             self.post_messages(effects, to);
         }
+    }
+
+    /// Whether a message of the broker's own making may go there now. Who goes on nevertheless makes the window larger.
+    pub(crate) fn may_forward(&self, to: usize) -> bool {
+        let peer = &self.peers[to];
+        peer.forwards_unanswered < FORWARD_WINDOW && peer.forwards_unanswered_bytes < FORWARD_WINDOW_BYTES
+    }
+
+    pub(crate) fn forward(&mut self, effects: &mut Vec<Effect>, to: usize, message: ForwardedMessage) {
+        let peer = &mut self.peers[to];
+        peer.forwards_unanswered += 1;
+        peer.forwards_unanswered_bytes += message.message.memory();
+        peer.forwards.push(message);
+        let full = peer.forwards.len() >= HANDOFF_BATCH_MAX;
+        self.gathered(to);
+        if full {
+            self.post_messages(effects, to);
+        }
+    }
+
+    pub(crate) fn forwards_answered(&mut self, to: usize, count: usize, bytes: u64) {
+        let peer = &mut self.peers[to];
+        peer.forwards_unanswered -= count;
+        peer.forwards_unanswered_bytes -= bytes;
     }
 
     pub(crate) fn deliver(&mut self, effects: &mut Vec<Effect>, to: usize, delivery: RemoteDelivery) {
@@ -156,6 +185,10 @@ impl Peers {
             let fresh = self.spare_handoffs.pop().unwrap_or_default();
             let full = std::mem::replace(&mut self.peers[to].handoffs, fresh);
             effects.push(Effect::Post { to, lane: Lane::Handoff, mail: Mail::Handoff(full) });
+        }
+        if !self.peers[to].forwards.is_empty() {
+            let full = std::mem::take(&mut self.peers[to].forwards);
+            effects.push(Effect::Post { to, lane: Lane::Handoff, mail: Mail::Forward(full) });
         }
         if !self.peers[to].deliveries.is_empty() {
             let fresh = self.spare_deliveries.pop().unwrap_or_default();

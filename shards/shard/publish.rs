@@ -4,6 +4,8 @@
 //! lives elsewhere gets it by handoff; its home answers ranges of deliveries. Credit is renewed when messages are answered, not
 //! when they are received: `granted + unanswered ≤ PRODUCER_CREDIT`.
 
+use std::sync::Arc;
+
 use corelane_engine::{EnqueueRefusal, Origin, Publication, QueueId};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::limits::SPARE_BUFFER_SIZE_MAX;
@@ -19,6 +21,15 @@ use crate::limits::PRODUCER_CREDIT;
 use crate::mail::{HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored};
 use crate::message::Message;
 use crate::shard::VIRTUAL_HOST;
+
+/// A message that has come to its queue's home, with what is known of its way.
+pub(crate) struct Arrival {
+    pub(crate) message: Message,
+    /// The connection it came by; 0 for none.
+    pub(crate) origin: Origin,
+    /// Who has sent it, if that is known.
+    pub(crate) user: Option<Arc<str>>,
+}
 
 /// Where a message of an anonymous terminus goes.
 enum Destination {
@@ -43,6 +54,7 @@ impl Shard {
         };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let id = connection.id;
+        let user = connection.user.clone();
         let Some(producer) = connection.producer_mut(link) else {
             self.buffers.give(message.into_bytes());
             return;
@@ -51,12 +63,12 @@ impl Shard {
         let destination = match producer.route {
             _ if transaction.is_some() => Destination::Nowhere(PublishOutcome::NoTransaction),
             Route::Queue(at) => Destination::Queue(at),
-            Route::Anonymous => self.destination_of(&message),
+            Route::Anonymous => self.destination_of(now, &message),
             Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
         };
         let (to, target) = match destination {
             Destination::Queue(at) if at.shard == self.index => {
-                let outcome = self.store(now, at.queue, Origin(id.0), message);
+                let outcome = self.store(now, at.queue, Arrival { message, origin: Origin(id.0), user });
                 self.answer(slot, link, delivery_id, settled, outcome);
                 return;
             }
@@ -69,7 +81,8 @@ impl Shard {
             Destination::Named(shard, name) => (shard, HandoffTarget::Name(name)),
         };
         let link_ref = LinkRef { connection: id, link, attachment };
-        self.hand_off(slot, to, HandoffMessage { link: link_ref, delivery_id, settled, target, message });
+        let handoff = HandoffMessage { link: link_ref, delivery_id, settled, target, user, message };
+        self.hand_off(slot, to, handoff);
     }
 
     /// The message's bytes, in a vector that fits.
@@ -108,7 +121,7 @@ impl Shard {
     }
 
     /// Where the `to` of a message leads.
-    fn destination_of(&mut self, message: &Message) -> Destination {
+    fn destination_of(&mut self, now: u64, message: &Message) -> Destination {
         let name = match message.to().map(Address::parse) {
             Some(Address::Queue(name)) => name,
             Some(Address::Unsupported | Address::Invalid) => {
@@ -120,14 +133,20 @@ impl Shard {
         if home != self.index {
             return Destination::Named(home, name.into());
         }
-        match self.find_or_create(&name) {
+        match self.find_or_create(now, &name) {
             Ok(queue) => Destination::Queue(QueueAt { shard: home, queue }),
             Err(_) => Destination::Nowhere(PublishOutcome::NoQueue),
         }
     }
 
     /// Puts a message into a queue of this shard.
-    fn store(&mut self, now: u64, queue: QueueId, origin: Origin, message: Message) -> PublishOutcome {
+    pub(crate) fn store(&mut self, now: u64, queue: QueueId, arrival: Arrival) -> PublishOutcome {
+        let Arrival { mut message, origin, user } = arrival;
+        if let Some(user) = user
+            && self.queues.get(queue).is_some_and(|node| node.destination.sender_name)
+        {
+            message.stamp_sender(&user);
+        }
         if !self.take_memory(&message) {
             self.buffers.give(message.into_bytes());
             return PublishOutcome::Full;
@@ -154,14 +173,17 @@ impl Shard {
     pub(crate) fn on_handoff(&mut self, now: u64, from: usize, mut messages: Vec<HandoffMessage>) {
         let mut run: Option<Stored> = None;
         for handoff in messages.drain(..) {
-            let HandoffMessage { link, delivery_id, settled, target, message } = handoff;
+            let HandoffMessage { link, delivery_id, settled, target, user, message } = handoff;
             let bytes = message.memory();
             let queue = match target {
                 HandoffTarget::Queue(queue) => Ok(queue),
-                HandoffTarget::Name(name) => self.find_or_create(&name),
+                HandoffTarget::Name(name) => self.find_or_create(now, &name),
             };
             let outcome = match queue {
-                Ok(queue) => self.store(now, queue, Origin(link.connection.0), message),
+                Ok(queue) => {
+                    let origin = Origin(link.connection.0);
+                    self.store(now, queue, Arrival { message, origin, user })
+                }
                 Err(refusal) => {
                     self.buffers.give(message.into_bytes());
                     match refusal {

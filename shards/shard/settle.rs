@@ -3,17 +3,14 @@
 //! An outcome goes to the queue that holds the entry, here or by mail. A delivery that is settled without an outcome has its
 //! source's default outcome, or is released: the peer did not say that it was processed (AMQP 1.0 §3.5.3).
 
-use corelane_engine::{self as engine, Acquisition, ConsumerId, Place, QueueId, Settled};
-use corelane_mailbox::Lane;
+use corelane_engine::{self as engine, Acquisition, ConsumerId, Place, Settled};
 use corelane_protocol::amqp10::{ErrorSpec, LinkId};
 use corelane_wire::amqp10::{DeliveryState, Encode, Map, Outcome};
 
 use crate::Shard;
 use crate::connection::{ConsumerAt, Link};
-use crate::deliver::Owner;
 use crate::event::ConnectionSlot;
 use crate::mail::{LinkRef, Mail, Settlement, UNKNOWN_TRANSACTION};
-use crate::target::HomeTarget;
 
 impl Shard {
     pub(crate) fn on_disposition(
@@ -140,7 +137,11 @@ impl Shard {
     /// peer may have failed on.
     pub(crate) fn close_consumer_here(&mut self, now: u64, consumer: ConsumerId, was_seen: bool) {
         let oldest_written = if was_seen { self.engine.oldest_held(consumer) } else { None };
+        let queue = self.engine.explain(consumer).map(|view| view.queue);
         self.engine.close_consumer(now, consumer, oldest_written);
+        if let Some(queue) = queue {
+            self.note_consumer_closed(now, queue);
+        }
     }
 
     /// Forgets a detached producer to which nothing is owed any more.
@@ -154,34 +155,13 @@ impl Shard {
         }
     }
 
-    /// Deletes a queue of this shard; the links of its consumers end with `amqp:resource-deleted`.
-    pub(crate) fn delete_queue(&mut self, now: u64, queue: QueueId) {
-        if let Some(name) = self.queue_names.remove(&queue) {
-            self.queues.remove(&name);
-        }
-        for owner in self.engine.delete_queue(now, queue) {
-            match Owner::unpack(owner) {
-                Owner::Connection { index, link } => {
-                    if let Some((slot, _)) = self.connections.at(index) {
-                        self.end_deleted(slot, link);
-                    }
-                }
-                Owner::Target { index } => {
-                    if let Some(HomeTarget { shard, link, .. }) = self.targets.remove(index) {
-                        self.post(shard, Lane::Control, Mail::ConsumerGone { link });
-                    }
-                }
-            }
-        }
-    }
-
     pub(crate) fn on_consumer_gone(&mut self, link: LinkRef) {
         if let Some((slot, link)) = self.target_link(link) {
             self.end_deleted(slot, link);
         }
     }
 
-    fn end_deleted(&mut self, slot: ConnectionSlot, link: LinkId) {
+    pub(crate) fn end_deleted(&mut self, slot: ConnectionSlot, link: LinkId) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // The consumer went with its queue.
         if let Some(Link::Consumer(consumer)) = connection.unbind(link) {

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use corelane_engine::{Engine, Limits, QueueId};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId};
-use hashbrown::HashMap;
 
 use crate::buffers::Buffers;
 use crate::connection::{Connection, Hold};
 use crate::connections::Connections;
 use crate::counters::Counters;
+use crate::dead_letters::DeadLetterOnItsWay;
 use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
@@ -29,6 +29,7 @@ use crate::limits::{ASSEMBLY_SHARE, OUTPUT_BYTES_MAX};
 use crate::mail::{ConnectionId, Mail};
 use crate::message::Message;
 use crate::peers::Peers;
+use crate::queues::Queues;
 use crate::target::HomeTargets;
 
 /// The virtual host of every queue so far.
@@ -69,7 +70,7 @@ pub struct Shard {
     pub(crate) boot: u64,
     loopback: Arc<amqp10::Config>,
     elsewhere: Arc<amqp10::Config>,
-    pub(crate) destinations: Destinations,
+    pub(crate) destinations: Arc<Destinations>,
     memory_max: u64,
     /// Bytes of the messages in queues.
     memory_used: u64,
@@ -79,8 +80,7 @@ pub struct Shard {
     pub(crate) touched: Vec<ConnectionSlot>,
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(crate) engine: Engine<Message>,
-    pub(crate) queues: HashMap<Box<str>, QueueId>,
-    pub(crate) queue_names: HashMap<QueueId, Box<str>>,
+    pub(crate) queues: Queues,
     pub(crate) buffers: Buffers,
     pub(crate) peers: Peers,
     pub(crate) targets: HomeTargets,
@@ -96,6 +96,8 @@ pub struct Shard {
     pub(crate) effects: Vec<Effect>,
     pub(crate) counters: Counters,
     pub(crate) dynamic_names: u64,
+    /// A dead letter for whose way there was no room.
+    pub(crate) dead_letter_waits: Option<DeadLetterOnItsWay>,
     stopping: bool,
     stopped: bool,
     /// Keeps the shard on its thread.
@@ -135,7 +137,7 @@ impl Shard {
             boot: config.boot,
             loopback: config.loopback,
             elsewhere: config.elsewhere,
-            destinations: config.destinations,
+            destinations: Arc::new(config.destinations),
             memory_max: config.memory,
             memory_used: 0,
             memory_assembled: 0,
@@ -143,8 +145,7 @@ impl Shard {
             touched: Vec::new(),
             timers: BinaryHeap::new(),
             engine: Engine::new(Limits { hash_seed: config.boot, ..Limits::default() }),
-            queues: HashMap::new(),
-            queue_names: HashMap::new(),
+            queues: Queues::default(),
             buffers: Buffers::new(),
             peers: Peers::new(config.shards),
             targets: HomeTargets::new(),
@@ -156,6 +157,7 @@ impl Shard {
             effects: Vec::new(),
             counters: Counters::default(),
             dynamic_names: 0,
+            dead_letter_waits: None,
             stopping: false,
             stopped: false,
             not_send: PhantomData,
@@ -178,6 +180,8 @@ impl Shard {
     pub fn finish_turn(&mut self, now: u64) -> Turn {
         let mut more_work = self.run_timers(now);
         more_work |= self.engine.run_slice(now);
+        more_work |= self.run_dead_letters(now);
+        more_work |= self.review_queues(now);
         more_work |= self.run_deliveries(now);
         self.lend_all(now);
         self.finish_touched(now);
@@ -226,7 +230,7 @@ impl Shard {
 
     /// The queue of this name, if this shard is its home and it exists.
     pub fn queue(&self, name: &str) -> Option<QueueId> {
-        self.queues.get(name).copied()
+        self.queues.find(name)
     }
 
     /// Queues whose home is this shard.
@@ -345,6 +349,7 @@ impl Shard {
         }
         self.recall_from_stalled(now);
         self.end_waits(now);
+        self.expire_idle_queues(now);
         self.engine.next_deadline().is_some_and(|at| at <= now) && self.engine.handle_timeout(now)
     }
 
@@ -352,7 +357,8 @@ impl Shard {
         let connections = self.timers.peek().map(|Reverse((deadline, ..))| *deadline);
         let targets = self.targets.next_deadline();
         let waits = self.waiting_for_others.front().map(|(deadline, _)| *deadline);
-        [connections, targets, waits, self.engine.next_deadline()].into_iter().flatten().min()
+        let idle = self.queues.next_deadline();
+        [connections, targets, waits, idle, self.engine.next_deadline()].into_iter().flatten().min()
     }
 
     fn on_stop(&mut self, now: u64) {
@@ -379,7 +385,7 @@ impl Shard {
             // For the control thread; no shard is sent one.
             Mail::SaslStep { .. } => {}
             Mail::SaslReply { connection, reply } => self.on_sasl_reply(now, connection, reply),
-            Mail::Resolve { link, queue } => self.on_resolve(from, link, &queue),
+            Mail::Resolve { link, queue } => self.on_resolve(now, from, link, &queue),
             Mail::Resolved { link, result } => self.on_resolved(now, from, link, result),
             Mail::Handoff(messages) => self.on_handoff(now, from, messages),
             Mail::Stored(stored) => self.on_stored(now, from, &stored),
@@ -392,6 +398,9 @@ impl Shard {
             Mail::Settle(settlements) => self.on_settle(now, settlements),
             Mail::CloseConsumer { consumer, was_seen } => self.on_close_consumer(now, consumer, was_seen),
             Mail::ConsumerGone { link } => self.on_consumer_gone(link),
+            Mail::Destinations(destinations) => self.on_destinations(destinations),
+            Mail::Forward(messages) => self.on_forward(now, from, messages),
+            Mail::Forwarded { count, bytes } => self.peers.forwards_answered(from, count, bytes),
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
         }
     }

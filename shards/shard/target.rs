@@ -276,13 +276,12 @@ impl Shard {
         link: LinkRef,
         request: &ConsumeRequest,
     ) -> Result<ConsumerId, Refusal> {
-        let queue = self.find_or_create(&request.queue)?;
-        let entry = self.targets.slab.vacant_entry();
-        let index = entry.key() as u32;
+        let queue = self.find_or_create(now, &request.queue)?;
+        let index = self.targets.slab.vacant_key() as u32;
         let spec = request.spec(Owner::Target { index }.pack())?;
         let browse = request.browse;
-        let consumer = self.engine.attach_consumer(now, queue, spec).map_err(|_| Refusal::ResourceLimit)?;
-        entry.insert(HomeTarget {
+        let consumer = self.attach_to_queue(now, queue, spec)?;
+        self.targets.slab.insert(HomeTarget {
             link,
             shard: from,
             consumer,

@@ -284,7 +284,7 @@ impl World {
             while let Some(mail) = self.lanes[control][from][Lane::Control as usize].pop_front() {
                 acted = true;
                 if let Mail::SaslStep { connection, .. } = mail {
-                    let reply = SaslReply::Accepted { user: "sim".to_owned(), additional: Vec::new() };
+                    let reply = SaslReply::Accepted { user: Some("sim".to_owned()), additional: Vec::new() };
                     let answer = Mail::SaslReply { connection, reply };
                     self.lanes[from][control][Lane::Control as usize].push_back(answer);
                 }

@@ -93,7 +93,7 @@ impl World {
 fn end(reply: Reply) -> End {
     assert_eq!((reply.shard, reply.connection), (SHARD, CONNECTION));
     match reply.reply {
-        SaslReply::Accepted { user, .. } => End::Accepted(user),
+        SaslReply::Accepted { user, .. } => End::Accepted(user.unwrap_or_else(|| "anonymous".to_owned())),
         SaslReply::Refused => End::Refused,
         SaslReply::Challenge(challenge) => End::Challenged(challenge),
     }

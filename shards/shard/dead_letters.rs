@@ -1,0 +1,160 @@
+//! What becomes of a message that left its queue without being consumed, where the queue has a `dead-letter` destination?
+//!
+//! It goes there as any message does, with its bare message untouched, and says in its annotations what it has been through:
+//!
+//! | annotation | value |
+//! |---|---|
+//! | `x-opt-death-reason` | `rejected`, `expired`, `deliveries` or `overflow` |
+//! | `x-opt-death-queue` | the queue it died in last |
+//! | `x-opt-death-count` | how often it has died |
+//! | `x-opt-death-path` | a list of the queues it has died in, the first one first, each once |
+//!
+//! Its time to live does not count any more: it would be expired where it arrives. An `expiration` of its new queue does.
+//!
+//! Invariants:
+//! - a message that comes to a queue where it has died before has been rejected by a consumer since: otherwise it is dropped, so
+//!   that queues whose dead letters lead to each other never send one round without end;
+//! - a dead letter stays in the memory of its shard until there is room on its way, in the order in which they died.
+
+use std::sync::Arc;
+
+use corelane_engine::{DeadLetter, DeadLetterReason};
+use corelane_wire::amqp10::{ListWriter, MapWriter, Raw, Reader};
+
+use crate::Shard;
+use crate::limits::{DEATH_PATH_MAX, TURN_DEAD_LETTERS_MAX};
+use crate::message::Message;
+
+/// A dead letter that knows where it goes.
+#[derive(Debug)]
+pub(crate) struct DeadLetterOnItsWay {
+    to: Arc<str>,
+    message: Message,
+}
+
+/// What a message has been through.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deaths {
+    count: u32,
+    path: Vec<Box<str>>,
+    /// Those it has died in since a consumer last rejected it.
+    unattended: Vec<Box<str>>,
+}
+
+impl Deaths {
+    /// One more. False: its next queue is one that it has been in since it was last rejected.
+    pub(crate) fn add(&mut self, queue: &str, reason: DeadLetterReason, to: &str) -> bool {
+        self.count = self.count.saturating_add(1);
+        let is_known = self.path.iter().any(|known| **known == *queue);
+        if !is_known && self.path.len() < DEATH_PATH_MAX {
+            self.path.push(queue.into());
+        }
+        if reason == DeadLetterReason::Rejected {
+            self.unattended.clear();
+            return true;
+        }
+        self.unattended.push(queue.into());
+        self.unattended.len() < DEATH_PATH_MAX && !self.unattended.iter().any(|known| **known == *to)
+    }
+
+    /// The annotations that tell of it: an encoded map.
+    pub(crate) fn encode(&self, queue: &str, reason: DeadLetterReason, out: &mut Vec<u8>) {
+        let mut path = Vec::new();
+        let mut list = ListWriter::new(&mut path);
+        for known in &self.path {
+            list.field(&&**known);
+        }
+        list.finish();
+        let mut map = MapWriter::new(out);
+        map.symbol("x-opt-death-reason", &reason_name(reason));
+        map.symbol("x-opt-death-queue", &queue);
+        map.symbol("x-opt-death-count", &self.count);
+        if let Ok(path) = Raw::read(&mut Reader::new(&path)) {
+            map.symbol("x-opt-death-path", &path);
+        }
+        map.finish();
+    }
+}
+
+fn reason_name(reason: DeadLetterReason) -> &'static str {
+    match reason {
+        DeadLetterReason::Rejected => "rejected",
+        DeadLetterReason::Expired => "expired",
+        DeadLetterReason::DeliveriesMax => "deliveries",
+        DeadLetterReason::Overflow => "overflow",
+    }
+}
+
+impl Shard {
+    /// Sends dead letters on their way, so many in a turn. True if there is more to do that waits for nobody.
+    pub(crate) fn run_dead_letters(&mut self, now: u64) -> bool {
+        for _ in 0..TURN_DEAD_LETTERS_MAX {
+            let next = self.dead_letter_waits.take().or_else(|| self.next_dead_letter());
+            let Some(letter) = next else { return false };
+            if !self.may_route(&letter.to) {
+                self.dead_letter_waits = Some(letter);
+                return false;
+            }
+            self.give_memory(&letter.message);
+            // What does not arrive is counted there.
+            let _ = self.route_internal(now, &letter.to, letter.message);
+        }
+        true
+    }
+
+    fn next_dead_letter(&mut self) -> Option<DeadLetterOnItsWay> {
+        while let Some(DeadLetter { queue, mut message, reason, .. }) = self.engine.take_dead_letter() {
+            let node = self.queues.get(queue);
+            let Some((node, to)) = node.and_then(|node| Some((node, node.destination.dead_letter.clone()?)))
+            else {
+                self.counters.dead_letters_orphaned += 1;
+                self.drop_message(message);
+                continue;
+            };
+            if message.die(&node.name, reason, &to) {
+                self.counters.dead_letters.count(reason);
+                return Some(DeadLetterOnItsWay { to, message });
+            }
+            self.counters.dead_letters_circling += 1;
+            self.drop_message(message);
+        }
+        None
+    }
+
+    /// Gives up a message that was in a queue.
+    pub(crate) fn drop_message(&mut self, message: Message) {
+        self.give_memory(&message);
+        self.buffers.give(message.into_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Deaths as `queue reason next`; expects for the last one whether the message goes on, and its path.
+    fn check(deaths: &[(&str, DeadLetterReason, &str)], expect: (bool, &str)) {
+        let mut state = Deaths::default();
+        let mut goes_on = true;
+        for (queue, reason, to) in deaths {
+            assert!(goes_on, "it had been dropped before");
+            goes_on = state.add(queue, *reason, to);
+        }
+        assert_eq!((goes_on, state.path.join(" ").as_str()), expect, "{deaths:?}");
+        assert_eq!(state.count as usize, deaths.len());
+    }
+
+    #[test]
+    fn s51_a_circle_is_cut_unless_a_consumer_drives_it() {
+        use DeadLetterReason::{DeliveriesMax, Expired, Overflow, Rejected};
+        check(&[("a", Expired, "b")], (true, "a"));
+        check(&[("a", Expired, "b"), ("b", Expired, "a")], (false, "a b"));
+        check(&[("a", Expired, "b"), ("b", Overflow, "c"), ("c", DeliveriesMax, "b")], (false, "a b c"));
+        check(&[("a", Rejected, "b"), ("b", Rejected, "a")], (true, "a b"));
+        check(&[("a", Expired, "b"), ("b", Rejected, "a")], (true, "a b"));
+        check(&[("a", Rejected, "b"), ("b", Expired, "a")], (true, "a b"));
+        let twice = [("a", Rejected, "b"), ("b", Rejected, "a"), ("a", Expired, "c"), ("c", Expired, "a")];
+        check(&twice, (false, "a b c"));
+        check(&[("a", Rejected, "b"), ("b", Expired, "a"), ("a", Expired, "b")], (false, "a b"));
+    }
+}

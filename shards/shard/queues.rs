@@ -1,0 +1,310 @@
+//! What does a shard keep of each queue that lives on it, and how do queues come and go?
+//!
+//! The engine knows what a queue holds and who consumes it; a [`QueueNode`] is everything else: its name, what kind it is, which
+//! properties it has, how long it has been unused. It is found by name and, without hashing, by the engine's id.
+//!
+//! Invariants:
+//! - a name leads to the id of a queue that is not deleted, and that id to the node of this name;
+//! - `consumers` counts what is attached to the queue in the engine;
+//! - a queue with `idle-expiry` that has no consumer is on the list of those that are looked at when their time may have come.
+//!
+//! Left out: which properties a name has (`destinations`), and what happens to messages (`publish`, `engine`).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use corelane_engine::{ConsumerId, ConsumerSpec, QueueId};
+use corelane_mailbox::Lane;
+use hashbrown::HashMap;
+
+use crate::Shard;
+use crate::connection::QueueAt;
+use crate::deliver::Owner;
+use crate::destinations::{Destination, DestinationRule, Destinations};
+use crate::home::home_shard;
+use crate::limits::{QUEUES_MAX, TURN_QUEUES_REVIEWED_MAX};
+use crate::mail::{Mail, Refusal};
+use crate::shard::VIRTUAL_HOST;
+use crate::target::HomeTarget;
+
+/// What the names of dynamic nodes begin with. Queues of such a name are made by no one else: who addresses a node that is gone
+/// is told so.
+const DYNAMIC_NAMES: &str = "corelane.dynamic.";
+
+/// What a shard knows of a queue beside what the engine does.
+#[derive(Debug)]
+pub(crate) struct QueueNode {
+    pub(crate) name: Box<str>,
+    pub(crate) kind: QueueKind,
+    /// What was said of this queue alone while the broker runs; stands above every rule.
+    pub(crate) overrides: DestinationRule,
+    /// What rules and overrides come to.
+    pub(crate) destination: Destination,
+    /// Attached consumers, browsers included.
+    pub(crate) consumers: u32,
+    /// It has had a consumer: `auto-delete` holds from then on.
+    pub(crate) had_consumer: bool,
+    /// When it last lost its last consumer, or was attached to, or made.
+    pub(crate) unused_since: u64,
+    /// When its idle time is looked at, if it is.
+    idle_watched: Option<u64>,
+}
+
+/// Why a queue is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueueKind {
+    /// Its name was used, or it was declared.
+    Queue,
+    /// A link asked for a node of its own; it goes with that link.
+    Dynamic,
+}
+
+/// The queues of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    by_name: HashMap<Box<str>, QueueId>,
+    /// By the index of the id; the id itself tells one use of the index from the next.
+    nodes: Vec<Option<(QueueId, QueueNode)>>,
+    /// When the idle time of which queue may be over. What a node does not say itself is out of date.
+    idle: BinaryHeap<Reverse<(u64, QueueId)>>,
+    /// Properties were changed: the queues from this index on have yet to take them over.
+    review_from: Option<usize>,
+}
+
+impl Queues {
+    pub(crate) fn find(&self, name: &str) -> Option<QueueId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(crate) fn get(&self, queue: QueueId) -> Option<&QueueNode> {
+        let (id, node) = self.nodes.get(queue.index as usize)?.as_ref()?;
+        (*id == queue).then_some(node)
+    }
+
+    pub(crate) fn get_mut(&mut self, queue: QueueId) -> Option<&mut QueueNode> {
+        let (id, node) = self.nodes.get_mut(queue.index as usize)?.as_mut()?;
+        (*id == queue).then_some(node)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// When somebody has to look for queues that were unused for too long.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.idle.peek().map(|Reverse((deadline, _))| *deadline)
+    }
+
+    fn insert(&mut self, queue: QueueId, node: QueueNode) {
+        let index = queue.index as usize;
+        if self.nodes.len() <= index {
+            self.nodes.resize_with(index + 1, || None);
+        }
+        debug_assert!(
+            self.nodes[index].is_none(),
+            "a deleted queue's node is gone before its index is used again"
+        );
+        self.by_name.insert(node.name.clone(), queue);
+        self.nodes[index] = Some((queue, node));
+    }
+
+    fn remove(&mut self, queue: QueueId) -> Option<QueueNode> {
+        let slot = self.nodes.get_mut(queue.index as usize)?;
+        let (_, node) = slot.take_if(|(id, _)| *id == queue)?;
+        self.by_name.remove(&node.name);
+        Some(node)
+    }
+
+    /// Watches the idle time of a queue that nobody consumes.
+    fn watch(&mut self, queue: QueueId) {
+        let Some(node) = self.get_mut(queue) else { return };
+        let Some(after) = node.destination.idle_expiry_us.filter(|_| node.consumers == 0) else { return };
+        let deadline = node.unused_since.saturating_add(after);
+        if node.idle_watched.is_none_or(|watched| deadline < watched) {
+            node.idle_watched = Some(deadline);
+            self.idle.push(Reverse((deadline, queue)));
+        }
+    }
+
+    /// A queue that has been unused for too long.
+    fn next_expired(&mut self, now: u64) -> Option<QueueId> {
+        while let Some(&Reverse((deadline, queue))) = self.idle.peek()
+            && deadline <= now
+        {
+            self.idle.pop();
+            let Some(node) = self.get_mut(queue) else { continue };
+            if node.idle_watched != Some(deadline) {
+                continue;
+            }
+            node.idle_watched = None;
+            match node.destination.idle_expiry_us {
+                Some(after) if node.consumers == 0 && node.unused_since.saturating_add(after) <= now => {
+                    return Some(queue);
+                }
+                Some(_) | None => self.watch(queue),
+            }
+        }
+        None
+    }
+}
+
+impl Shard {
+    /// A queue of this shard by its name; made if it does not exist, unless that is turned off. It counts as used.
+    pub(crate) fn find_or_create(&mut self, now: u64, name: &str) -> Result<QueueId, Refusal> {
+        if let Some(queue) = self.queues.find(name) {
+            if let Some(node) = self.queues.get_mut(queue) {
+                node.unused_since = now;
+            }
+            return Ok(queue);
+        }
+        let destination = self.destinations.lookup(name, None);
+        if !destination.auto_create || name.starts_with(DYNAMIC_NAMES) {
+            return Err(Refusal::NotFound);
+        }
+        self.declare_queue(now, name, QueueKind::Queue, DestinationRule::default())
+    }
+
+    /// Makes a queue whose home is this shard, and that does not exist yet.
+    pub(crate) fn declare_queue(
+        &mut self,
+        now: u64,
+        name: &str,
+        kind: QueueKind,
+        overrides: DestinationRule,
+    ) -> Result<QueueId, Refusal> {
+        debug_assert!(self.queues.find(name).is_none());
+        if self.queues.len() >= QUEUES_MAX {
+            return Err(Refusal::ResourceLimit);
+        }
+        let destination = self.evaluate(name, kind, &overrides);
+        let queue = self.engine.declare_queue(destination.properties);
+        let node = QueueNode {
+            name: name.into(),
+            kind,
+            overrides,
+            destination,
+            consumers: 0,
+            had_consumer: false,
+            unused_since: now,
+            idle_watched: None,
+        };
+        self.queues.insert(queue, node);
+        self.queues.watch(queue);
+        Ok(queue)
+    }
+
+    /// What holds for a queue by the rules as they are now.
+    fn evaluate(&self, name: &str, kind: QueueKind, overrides: &DestinationRule) -> Destination {
+        let destination = self.destinations.lookup(name, Some(overrides));
+        match kind {
+            QueueKind::Queue => destination,
+            // It has its link's life.
+            QueueKind::Dynamic => Destination { auto_delete: false, idle_expiry_us: None, ..destination },
+        }
+    }
+
+    /// The rules have changed.
+    pub(crate) fn on_destinations(&mut self, destinations: Arc<Destinations>) {
+        self.destinations = destinations;
+        self.queues.review_from = Some(0);
+    }
+
+    /// Lets some of the queues take over rules that have changed. True if there are more.
+    pub(crate) fn review_queues(&mut self, now: u64) -> bool {
+        let Some(from) = self.queues.review_from.take() else { return false };
+        let to = self.queues.nodes.len().min(from + TURN_QUEUES_REVIEWED_MAX);
+        for index in from..to {
+            if let Some((queue, _)) = &self.queues.nodes[index] {
+                self.apply_properties(now, *queue);
+            }
+        }
+        self.queues.review_from = (to < self.queues.nodes.len()).then_some(to);
+        self.queues.review_from.is_some()
+    }
+
+    /// Lets a queue take over what rules and its overrides say now.
+    pub(crate) fn apply_properties(&mut self, now: u64, queue: QueueId) {
+        let Some(node) = self.queues.get(queue) else { return };
+        let destination = self.evaluate(&node.name, node.kind, &node.overrides);
+        if destination.properties != node.destination.properties {
+            self.engine.set_properties(now, queue, destination.properties);
+        }
+        if let Some(node) = self.queues.get_mut(queue) {
+            node.destination = destination;
+            self.queues.watch(queue);
+        }
+    }
+
+    /// A queue with a name of our making, whose home is this shard.
+    pub(crate) fn make_dynamic(&mut self, now: u64) -> Result<(Box<str>, QueueAt), Refusal> {
+        let name = loop {
+            self.dynamic_names += 1;
+            let name = format!("{DYNAMIC_NAMES}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
+            if home_shard(VIRTUAL_HOST, &name, self.shards) == self.index {
+                break name;
+            }
+        };
+        let queue = self.declare_queue(now, &name, QueueKind::Dynamic, DestinationRule::default())?;
+        Ok((name.into(), QueueAt { shard: self.index, queue }))
+    }
+
+    /// Attaches a consumer to a queue of this shard.
+    pub(crate) fn attach_to_queue(
+        &mut self,
+        now: u64,
+        queue: QueueId,
+        spec: ConsumerSpec,
+    ) -> Result<ConsumerId, Refusal> {
+        let attached = self.engine.attach_consumer(now, queue, spec);
+        let consumer = attached.map_err(|_| Refusal::ResourceLimit)?;
+        if let Some(node) = self.queues.get_mut(queue) {
+            node.consumers += 1;
+            node.had_consumer = true;
+        }
+        Ok(consumer)
+    }
+
+    /// A consumer of the queue was closed. A queue that goes with its last one is deleted.
+    pub(crate) fn note_consumer_closed(&mut self, now: u64, queue: QueueId) {
+        let Some(node) = self.queues.get_mut(queue) else { return };
+        node.consumers -= 1;
+        if node.consumers > 0 {
+            return;
+        }
+        node.unused_since = now;
+        if node.destination.auto_delete {
+            self.counters.queues_auto_deleted += 1;
+            self.delete_queue(now, queue);
+        } else {
+            self.queues.watch(queue);
+        }
+    }
+
+    /// Deletes the queues that were unused for as long as their `idle-expiry`.
+    pub(crate) fn expire_idle_queues(&mut self, now: u64) {
+        while let Some(queue) = self.queues.next_expired(now) {
+            self.counters.queues_idle_expired += 1;
+            self.delete_queue(now, queue);
+        }
+    }
+
+    /// Deletes a queue of this shard; the links of its consumers end with `amqp:resource-deleted`.
+    pub(crate) fn delete_queue(&mut self, now: u64, queue: QueueId) {
+        self.queues.remove(queue);
+        for owner in self.engine.delete_queue(now, queue) {
+            match Owner::unpack(owner) {
+                Owner::Connection { index, link } => {
+                    if let Some((slot, _)) = self.connections.at(index) {
+                        self.end_deleted(slot, link);
+                    }
+                }
+                Owner::Target { index } => {
+                    if let Some(HomeTarget { shard, link, .. }) = self.targets.remove(index) {
+                        self.post(shard, Lane::Control, Mail::ConsumerGone { link });
+                    }
+                }
+            }
+        }
+    }
+}
