@@ -68,6 +68,7 @@ fn shard_rule(rule: &DestinationRule) -> ShardRule {
         priorities: rule.priorities,
         sticky_groups: rule.sticky_groups,
         auto_create: rule.auto_create,
+        ..ShardRule::default()
     }
 }
 
