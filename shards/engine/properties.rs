@@ -148,8 +148,12 @@ pub enum PauseReason {
     SessionWindow,
     /// 0-9-1 `channel.flow`.
     FlowStopped,
-    /// Other shards come first: a lane to one is full, or acknowledgements or deliveries from one are waited for.
+    /// Another shard comes first: a lane to it is full, or what it acknowledges is waited for.
     Lane,
+    /// Other consumers of its connection have their turn first.
+    Turn,
+    /// The rest of a message that was sent to it in part comes first.
+    Partial,
     /// A body is being read for it.
     Body,
     /// By an operator.
@@ -163,7 +167,7 @@ pub enum PauseReason {
 }
 
 impl PauseReason {
-    pub(crate) const COUNT: usize = 10;
+    pub(crate) const COUNT: usize = 12;
 }
 
 /// What a pull brought.

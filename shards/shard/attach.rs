@@ -107,8 +107,8 @@ impl Shard {
             Some(TargetArchetype::Coordinator(_)) => {
                 return Err(Refused::new("amqp:not-implemented", "transactions are not available"));
             }
-            // AMQP 1.0 §2.6.3: without a target there is nothing to attach to.
-            None => return Err(Refused::new("amqp:invalid-field", "the attach has no target")),
+            // AMQP 1.0 §2.6.3: without a terminus there is nothing to attach to.
+            None => return Err(Refused::new("amqp:not-found", "the attach has no target")),
         };
         check_kind(target.capabilities)?;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
@@ -192,7 +192,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         let filters = read_filters(&source, Origin(connection.id.0))?;
         let priority = link_priority(attach)?;
-        let browse = source.distribution_mode == Some(DistributionMode::Copy);
+        let browse = is_browser(&source)?;
         // A node is made when nothing is left to be refused.
         let (queue, dynamic): (Box<str>, _) = match source.address {
             _ if source.dynamic => {
@@ -386,10 +386,13 @@ fn read_filters(source: &Source<'_>, origin: Origin) -> Result<Filters, Refused>
             let text = described.value().ok().and_then(|value| value.as_str());
             let text =
                 text.ok_or_else(|| Refused::new("amqp:invalid-field", "the selector is not a string"))?;
-            if let Err(error) = Filter::parse(text) {
-                return Err(Refused::new("amqp:invalid-field", format!("selector: {error}")));
+            // JMS 2.0 §3.8.1: an empty selector is none.
+            if !text.trim_ascii().is_empty() {
+                if let Err(error) = Filter::parse(text) {
+                    return Err(Refused::new("amqp:invalid-field", format!("selector: {error}")));
+                }
+                filters.selector = Some(text.into());
             }
-            filters.selector = Some(text.into());
         } else if is(NO_LOCAL_FILTER) {
             filters.no_local = Some(origin);
         } else {
@@ -407,6 +410,19 @@ fn read_filters(source: &Source<'_>, origin: Origin) -> Result<Filters, Refused>
         filters.in_force = Some(encoded);
     }
     Ok(filters)
+}
+
+/// AMQP 1.0 §3.5.7: messages are moved to the consumer, or copied. Taking a mode we do not know for either would be a guess
+/// about whether messages may be lost to others.
+fn is_browser(source: &Source<'_>) -> Result<bool, Refused> {
+    match source.distribution_mode {
+        None | Some(DistributionMode::Move) => Ok(false),
+        Some(DistributionMode::Copy) => Ok(true),
+        Some(DistributionMode::Other(mode)) => {
+            let description = format!("the distribution mode {mode:?} is unknown; allowed: move, copy");
+            Err(Refused::new("amqp:invalid-field", description))
+        }
+    }
 }
 
 /// The `priority` among a link's properties; 0 where there is none.

@@ -187,7 +187,7 @@ impl Shard {
         } else if desire != Desire::Ready {
             self.refresh_consumer(now, slot, link);
         } else if is_ahead {
-            self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Lane));
+            self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Turn));
             self.wait_for_others(slot);
         }
         self.touch(slot);
@@ -347,7 +347,8 @@ fn desire_of(connection: &Connection, link: LinkId) -> Desire {
     match connection.protocol.can_send(link) {
         SendReadiness::Ready => Desire::Ready,
         SendReadiness::NoCredit => Desire::Paused(PauseReason::NoCredit),
-        SendReadiness::NoWindow | SendReadiness::Busy => Desire::Paused(PauseReason::SessionWindow),
+        SendReadiness::NoWindow => Desire::Paused(PauseReason::SessionWindow),
+        SendReadiness::Busy => Desire::Paused(PauseReason::Partial),
         SendReadiness::Detached => Desire::Paused(PauseReason::Suspended),
     }
 }

@@ -41,9 +41,9 @@ pub enum Mail {
     /// The home's answer.
     Resolved { link: LinkRef, result: Result<QueueId, Refusal> },
     /// To the home: published messages, in order.
-    Handoff(Vec<HandoffMessage>),
-    /// From the home: what became of the messages `first..=last` of a link.
-    Stored(Stored),
+    Handoff(Handoff),
+    /// From the home: what became of the messages of one handoff.
+    Stored(Handoff),
 
     /// To a queue's home: a consumer for a connection that lives elsewhere.
     Consume { link: LinkRef, request: Box<ConsumeRequest> },
@@ -116,6 +116,15 @@ pub enum Refusal {
     NotFound,
     ResourceLimit,
     InvalidFilter,
+}
+
+/// There with messages and room for the answers, back with the answers and room for messages: so a handoff costs its sender no
+/// allocation.
+#[derive(Debug, Default)]
+pub struct Handoff {
+    pub messages: Vec<HandoffMessage>,
+    /// Runs of messages, in their order.
+    pub answers: Vec<Stored>,
 }
 
 /// One published message on its way to its queue's home.

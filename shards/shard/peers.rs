@@ -14,7 +14,7 @@ use crate::event::ConnectionSlot;
 use crate::limits::{
     FORWARD_WINDOW, FORWARD_WINDOW_BYTES, HANDOFF_BATCH_MAX, HANDOFF_WINDOW, HANDOFF_WINDOW_BYTES,
 };
-use crate::mail::{ForwardedMessage, HandoffMessage, Mail, RemoteDelivery, Settlement};
+use crate::mail::{ForwardedMessage, Handoff, HandoffMessage, Mail, RemoteDelivery, Settlement};
 
 /// Vectors of each kind kept for reuse.
 const SPARE_MAX: usize = 64;
@@ -25,7 +25,8 @@ pub(crate) struct Peers {
     peers: Vec<PeerShard>,
     /// Peers with something gathered, each once.
     gathered: Vec<usize>,
-    spare_handoffs: Vec<Vec<HandoffMessage>>,
+    /// Each comes back with its answers.
+    spare_handoffs: Vec<Handoff>,
     spare_deliveries: Vec<Vec<RemoteDelivery>>,
     spare_settlements: Vec<Vec<Settlement>>,
 }
@@ -37,7 +38,7 @@ struct PeerShard {
     held: VecDeque<ConnectionSlot>,
     forwards_unanswered: usize,
     forwards_unanswered_bytes: u64,
-    handoffs: Vec<HandoffMessage>,
+    handoff: Handoff,
     forwards: Vec<ForwardedMessage>,
     deliveries: Vec<RemoteDelivery>,
     settlements: Vec<Settlement>,
@@ -64,8 +65,8 @@ impl Peers {
         let peer = &mut self.peers[to];
         peer.unanswered += 1;
         peer.unanswered_bytes += message.message.memory();
-        peer.handoffs.push(message);
-        let full = peer.handoffs.len() >= HANDOFF_BATCH_MAX;
+        peer.handoff.messages.push(message);
+        let full = peer.handoff.messages.len() >= HANDOFF_BATCH_MAX;
         self.gathered(to);
         if full {
             self.post_messages(effects, to);
@@ -153,8 +154,11 @@ impl Peers {
         if self.has_room(to) { self.peers[to].held.pop_front() } else { None }
     }
 
-    pub(crate) fn reuse_handoffs(&mut self, emptied: Vec<HandoffMessage>) {
-        keep(&mut self.spare_handoffs, emptied);
+    pub(crate) fn reuse_handoff(&mut self, emptied: Handoff) {
+        debug_assert!(emptied.messages.is_empty() && emptied.answers.is_empty());
+        if self.spare_handoffs.len() < SPARE_MAX && emptied.messages.capacity() <= 2 * HANDOFF_BATCH_MAX {
+            self.spare_handoffs.push(emptied);
+        }
     }
 
     pub(crate) fn reuse_deliveries(&mut self, emptied: Vec<RemoteDelivery>) {
@@ -181,9 +185,9 @@ impl Peers {
     }
 
     fn post_messages(&mut self, effects: &mut Vec<Effect>, to: usize) {
-        if !self.peers[to].handoffs.is_empty() {
+        if !self.peers[to].handoff.messages.is_empty() {
             let fresh = self.spare_handoffs.pop().unwrap_or_default();
-            let full = std::mem::replace(&mut self.peers[to].handoffs, fresh);
+            let full = std::mem::replace(&mut self.peers[to].handoff, fresh);
             effects.push(Effect::Post { to, lane: Lane::Handoff, mail: Mail::Handoff(full) });
         }
         if !self.peers[to].forwards.is_empty() {
@@ -202,5 +206,45 @@ fn keep<T>(spare: &mut Vec<Vec<T>>, emptied: Vec<T>) {
     debug_assert!(emptied.is_empty());
     if spare.len() < SPARE_MAX && emptied.capacity() <= 2 * HANDOFF_BATCH_MAX {
         spare.push(emptied);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane_protocol::amqp10::LinkId;
+
+    use super::*;
+    use crate::mail::{ConnectionId, HandoffTarget, LinkRef};
+    use crate::message::Message;
+
+    fn posted(peers: &mut Peers) -> Handoff {
+        let link = LinkRef { connection: ConnectionId(1), link: LinkId(0), attachment: 1 };
+        let message = Message::new(vec![0x00, 0x53, 0x75, 0xa0, 0x00], 0).expect("an empty data section");
+        let target = HandoffTarget::Name("orders".into());
+        let mut effects = Vec::new();
+        peers.hand_off(
+            &mut effects,
+            1,
+            HandoffMessage { link, delivery_id: 0, settled: false, user: None, target, message },
+        );
+        peers.post_batches(&mut effects);
+        match effects.pop() {
+            Some(Effect::Post { mail: Mail::Handoff(handoff), .. }) => handoff,
+            other => panic!("expected one handoff, found {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_a_handoff_travels_in_comes_back_and_goes_out_again() {
+        let mut peers = Peers::new(2);
+        let mut used = Vec::new();
+        for _ in 0..6 {
+            let mut handoff = posted(&mut peers);
+            used.push(handoff.messages.as_ptr());
+            handoff.messages.clear();
+            peers.reuse_handoff(handoff);
+        }
+        // One is always being filled.
+        assert_eq!(used[2..], [used[0], used[1], used[0], used[1]]);
     }
 }

@@ -18,7 +18,7 @@ use crate::connection::{Connection, Hold, QueueAt, Route};
 use crate::event::ConnectionSlot;
 use crate::home::home_shard;
 use crate::limits::PRODUCER_CREDIT;
-use crate::mail::{HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored};
+use crate::mail::{Handoff, HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored};
 use crate::message::Message;
 use crate::shard::VIRTUAL_HOST;
 
@@ -170,8 +170,9 @@ impl Shard {
     }
 
     /// Messages from another shard arrive at their queues' home.
-    pub(crate) fn on_handoff(&mut self, now: u64, from: usize, mut messages: Vec<HandoffMessage>) {
-        let mut run: Option<Stored> = None;
+    pub(crate) fn on_handoff(&mut self, now: u64, from: usize, mut handoff: Handoff) {
+        let Handoff { messages, answers } = &mut handoff;
+        debug_assert!(answers.is_empty());
         for handoff in messages.drain(..) {
             let HandoffMessage { link, delivery_id, settled, target, user, message } = handoff;
             let bytes = message.memory();
@@ -193,26 +194,29 @@ impl Shard {
                 }
             };
             let stored = Stored { link, first: delivery_id, last: delivery_id, bytes, settled, outcome };
-            match &mut run {
+            match answers.last_mut() {
                 Some(run) if run.last.wrapping_add(1) == delivery_id && run.is_alike(&stored) => {
                     run.last = delivery_id;
                     run.bytes += bytes;
                 }
-                Some(_) | None => self.post_stored(from, run.replace(stored)),
+                Some(_) | None => answers.push(stored),
             }
         }
-        self.post_stored(from, run);
-        self.peers.reuse_handoffs(messages);
-    }
-
-    fn post_stored(&mut self, to: usize, run: Option<Stored>) {
-        if let Some(stored) = run {
-            self.post(to, Lane::Control, Mail::Stored(stored));
-        }
+        self.post(from, Lane::Control, Mail::Stored(handoff));
     }
 
     /// The home's answer to messages that were handed off.
-    pub(crate) fn on_stored(&mut self, now: u64, from: usize, stored: &Stored) {
+    pub(crate) fn on_stored(&mut self, now: u64, from: usize, mut handoff: Handoff) {
+        for stored in handoff.answers.drain(..) {
+            self.on_run_stored(from, &stored);
+        }
+        self.peers.reuse_handoff(handoff);
+        while let Some(held) = self.peers.next_held(from) {
+            self.advance(now, held);
+        }
+    }
+
+    fn on_run_stored(&mut self, from: usize, stored: &Stored) {
         let Stored { link, first, last, bytes, .. } = *stored;
         let count = last.wrapping_sub(first) as usize + 1;
         self.peers.answered(from, count, bytes);
@@ -224,9 +228,6 @@ impl Shard {
                 self.release_detached(slot, link.link);
             }
             None => self.counters.mail_dropped += 1,
-        }
-        while let Some(held) = self.peers.next_held(from) {
-            self.advance(now, held);
         }
     }
 

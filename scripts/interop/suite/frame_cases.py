@@ -20,6 +20,7 @@ from .frames import (
     Described,
     Raw,
     Socket,
+    Symbol,
     Ubyte,
     Uint,
     data,
@@ -407,3 +408,38 @@ def quiet(ctx, others):
     time.sleep(3)
     used = ctx.broker.processor_seconds() - before
     check(used < 0.15, f"{used:.2f} s of processor time in 3 idle seconds")
+
+
+@raw_case("refused-attaches")
+def refused_attaches(ctx, others):
+    """What an attach lacks, or asks for and cannot have: no terminus in the answer, a detach that says why, and the session lives."""
+    source, target = Described(0x28, [ctx.address()]), Described(0x29, [ctx.address()])
+    unknown_mode = Described(0x28, [ctx.address(), *[None] * 5, Symbol("browse")])
+    no_address = Described(0x28, [])
+    one = Socket(ctx)
+    one.open()
+    one.begin()
+    for name, is_receiver, source_of, target_of, condition in (
+        ("no source", True, None, target, "amqp:not-found"),
+        ("no target", False, source, None, "amqp:not-found"),
+        ("no address", True, no_address, target, "amqp:invalid-field"),
+        ("an unknown distribution mode", True, unknown_mode, target, "amqp:invalid-field"),
+    ):
+        one.frame(ATTACH, [name, Uint(0), is_receiver, None, None, source_of, target_of, None, None, Uint(0)])
+        answer = one.expect(ATTACH)
+        equal(answer.field(5 if is_receiver else 6), None, f"our terminus in the answer to {name}")
+        found = one.expect(DETACH)
+        equal((found.condition(), found.field(1)), (condition, True), f"error and closed after {name}")
+        one.frame(DETACH, [Uint(0), True])
+    one.attach_sender(ctx.address())
+    others()
+
+
+@raw_case("unreasonable-idle-timeout")
+def unreasonable_idle_timeout(ctx, others):
+    """A peer that wants to hear something every millisecond is told that it will not."""
+    one = Socket(ctx)
+    one.frame(OPEN, open_fields(idle_timeout=1))
+    one.read_header(AMQP)
+    one.expect_close("amqp:invalid-field")
+    others()

@@ -355,7 +355,7 @@ impl Connection {
             let Performative::Open(open) = performative else {
                 return Err(fault::BEFORE_OPEN.on_connection());
             };
-            return Ok(Step::Event(self.handle_open(*open)));
+            return self.handle_open(*open).map(Step::Event);
         }
         match performative {
             Performative::Open(_) => Err(fault::OPENED_TWICE.on_connection()),

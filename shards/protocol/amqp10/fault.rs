@@ -70,6 +70,10 @@ pub(super) const FRAME: Fault = Fault::new("amqp:connection:framing-error", "a m
 pub(super) const DECODE: Fault = Fault::new("amqp:decode-error", "a frame body that cannot be decoded");
 pub(super) const IDLE: Fault =
     Fault::new("amqp:resource-limit-exceeded", "nothing was received within the idle timeout");
+pub(super) const IDLE_TIME_OUT_TOO_SHORT: Fault = Fault::new(
+    "amqp:invalid-field",
+    "an idle-time-out below 100 ms is not supported; 0 or an absent one means none",
+);
 pub(super) const HANDSHAKE: Fault =
     Fault::new("amqp:resource-limit-exceeded", "no open was received within the handshake timeout");
 

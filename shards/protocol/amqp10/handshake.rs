@@ -9,7 +9,8 @@ use corelane_wire::amqp10::{
 use super::config::Sasl;
 use super::connection::{Connection, Phase, Side, Step};
 use super::event::Event;
-use super::fault;
+use super::fault::{self, Failure};
+use super::limits::IDLE_TIME_OUT_MIN;
 use super::sasl::SaslState;
 
 /// Every header starts like this.
@@ -101,7 +102,11 @@ impl Connection {
         }
     }
 
-    pub(super) fn handle_open<'a>(&mut self, open: Open<'a>) -> Event<'a> {
+    pub(super) fn handle_open<'a>(&mut self, open: Open<'a>) -> Result<Event<'a>, Failure> {
+        // AMQP 1.0 §2.4.5: a timeout that we do not support is answered by a close that says why. 0 is none.
+        if open.idle_time_out.is_some_and(|milliseconds| (1..IDLE_TIME_OUT_MIN).contains(&milliseconds)) {
+            return Err(fault::IDLE_TIME_OUT_TOO_SHORT.on_connection());
+        }
         // We write no larger frames than we would take, so that links take turns on a fast connection too.
         self.peer.max_frame_size =
             open.max_frame_size.min(self.config.max_frame_size).max(FRAME_SIZE_MIN_MAX);
@@ -111,7 +116,7 @@ impl Connection {
             Side::Server => Phase::OpenReceived,
             Side::Client => Phase::Open,
         };
-        Event::Opened(Box::new(open))
+        Ok(Event::Opened(Box::new(open)))
     }
 
     fn write_header(&mut self, header: ProtocolHeader) {

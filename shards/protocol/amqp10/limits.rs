@@ -6,6 +6,10 @@
 /// larger frame is a framing error.
 pub const FRAME_BEFORE_OPEN_MAX: u32 = 8192;
 
+/// Milliseconds: the shortest idle timeout of a peer that is kept by empty frames. A shorter one would have us send all the time:
+/// its connection is closed with an error.
+pub const IDLE_TIME_OUT_MIN: u32 = 100;
+
 /// Challenges of one SASL exchange. A peer that wants more is refused.
 pub const SASL_ROUNDS_MAX: u32 = 8;
 

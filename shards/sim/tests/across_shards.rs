@@ -380,3 +380,25 @@ fn s64_a_held_connection_goes_on() {
     world.run();
     assert_eq!(world.shards[0].counters().handoffs, 6000);
 }
+
+/// Two links whose messages alternate: what became of them goes back in as many mails as they came in, not one a message.
+#[test]
+fn one_handoff_has_one_answer() {
+    let mut world = world(2, 1);
+    let far: Vec<String> = names_homed_at(1, 2).take(2).collect();
+    let producer = world.connect(0);
+    let senders: Vec<LinkId> = far
+        .iter()
+        .map(|name| world.clients[producer].attach_sender(name, name, &SenderOptions::default()))
+        .collect();
+    world.run();
+    let before = world.mails;
+    for n in 0..128 {
+        world.clients[producer].send(senders[n % 2], &n.to_string());
+    }
+    world.run();
+    let outcomes = &world.clients[producer].outcomes;
+    assert_eq!(outcomes.iter().filter(|(_, outcome)| outcome == "accepted").count(), 128);
+    let mails = world.mails - before;
+    assert!(mails <= 16, "{mails} mails for 128 messages");
+}

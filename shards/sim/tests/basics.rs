@@ -301,3 +301,20 @@ fn messages_beyond_the_memory_are_refused_until_there_is_room() {
         }
     }
 }
+
+/// JMS 2.0 §3.8.1.
+#[test]
+fn an_empty_selector_is_none() {
+    for selector in ["", "  "] {
+        let mut world = world(1, 1);
+        let client = world.connect(0);
+        let options = ReceiverOptions { selector: Some(selector.to_owned()), ..ReceiverOptions::default() };
+        let receiver = world.clients[client].attach_receiver("r", "orders", &options);
+        world.clients[client].credit(receiver, 10);
+        let sender = world.clients[client].attach_sender("s", "orders", &SenderOptions::default());
+        world.clients[client].send(sender, "any");
+        world.run();
+        assert_eq!(world.clients[client].detached, []);
+        assert_eq!(world.clients[client].bodies(receiver), ["any"]);
+    }
+}

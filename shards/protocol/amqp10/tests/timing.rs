@@ -52,6 +52,19 @@ fn the_peer_hears_us_at_half_of_its_limit() {
     check_with(config(), "header; open idle=0", "wait 1000000", "");
 }
 
+/// AMQP 1.0 §2.4.5.
+#[test]
+fn an_unreasonable_limit_of_the_peer_is_refused() {
+    for idle in [1, 99] {
+        check_new(
+            config(),
+            &format!("header; open idle={idle}; begin; close; wait 5000"),
+            "> header 0; > open us; > close amqp:invalid-field; * closed amqp:invalid-field",
+        );
+    }
+    check_with(config(), "header; open idle=100", "wait 49; wait 1", "> empty");
+}
+
 #[test]
 fn the_handshake_takes_its_time_at_most() {
     let config = Config { handshake_timeout_us: Some(1_000_000), ..config() };
