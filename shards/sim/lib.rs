@@ -13,6 +13,6 @@ mod random;
 mod world;
 
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
-pub use hot_path::HotPath;
+pub use hot_path::{Crowd, HotPath};
 pub use random::Random;
 pub use world::{Setup, World, names_homed_at};

@@ -1,14 +1,26 @@
 //! How many instructions does a message cost the broker? Run under callgrind, which counts what `shard_part` does:
 //!
-//! `valgrind --tool=callgrind --toggle-collect='*HotPath::shard_part' target/release/examples/hot_path SIZE BATCH ROUNDS`
+//! `valgrind --tool=callgrind --toggle-collect='*HotPath*shard_part*' hot_path SIZE BATCH ROUNDS [CROWD COUNT]`
+//!
+//! where CROWD is who else is on the queue: `idle`, `interested`, `browsers`, `equals` or `selectors`. `scripts/instructions` runs it.
 
-use corelane_sim::HotPath;
+use corelane_sim::{Crowd, HotPath};
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().unwrap_or(0));
-    let mut next = |default| arguments.next().unwrap_or(default);
-    let (size, batch, rounds) = (next(1024), next(100), next(200));
-    let mut path = HotPath::new(size);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |n: usize, default| {
+        arguments.get(n).map_or(default, |argument| argument.parse().expect("it is a number"))
+    };
+    let (size, batch, rounds) = (number(0, 1024), number(1, 100), number(2, 200));
+    let crowd = arguments.get(3).map(|crowd| match crowd.as_str() {
+        "idle" => Crowd::Idle,
+        "interested" => Crowd::Interested,
+        "browsers" => Crowd::Browsers,
+        "equals" => Crowd::Equals,
+        "selectors" => Crowd::Selectors,
+        other => panic!("there is no crowd {other}"),
+    });
+    let mut path = HotPath::with_crowd(size, crowd.map(|crowd| (crowd, number(4, 1))));
     for round in 0..rounds {
         assert!(path.round(batch, |shard_part| shard_part()), "round {round} is complete");
     }
