@@ -42,6 +42,8 @@ pub(crate) struct Consumer {
     pub(crate) closing: bool,
 
     pub(crate) holding: List<Holding>,
+    /// Entries that it retired and whose transactions are open.
+    pub(crate) retired_count: u32,
     /// Groups it owns.
     pub(crate) owned: List<OwnedBy>,
     /// First entry and group, of the groups it owns whose first entry it can take.
@@ -92,6 +94,7 @@ impl Consumer {
             pull_requested: false,
             closing: false,
             holding: List::new(),
+            retired_count: 0,
             owned: List::new(),
             owned_heads: BTreeSet::new(),
             refused: BTreeSet::new(),
@@ -105,6 +108,11 @@ impl Consumer {
 
     pub(crate) fn unsettled_count(&self) -> u32 {
         self.holding.count()
+    }
+
+    /// Whether something of it may still come back to the queue.
+    pub(crate) fn is_occupied(&self) -> bool {
+        self.unsettled_count() > 0 || self.retired_count > 0
     }
 
     pub(crate) fn is_ready(&self) -> bool {

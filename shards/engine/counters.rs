@@ -23,6 +23,8 @@ pub enum Cause {
     Attached,
     /// A message was enqueued.
     Published,
+    /// The transaction of a message was committed.
+    Committed,
     /// An entry came back to its place.
     Returned,
     /// A delayed entry has become available.
@@ -87,11 +89,15 @@ pub struct EntryView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
     Available,
-    /// Available, but another entry of its group comes first.
+    /// Available, but another entry of its group comes first, or may come back from a transaction.
     BehindInGroup,
     /// Delayed.
     Held,
     Acquired(ConsumerId),
+    /// Published inside a transaction that is open.
+    Pending,
+    /// Settled inside a transaction that is open, by this consumer; perhaps it is gone.
+    Retired(ConsumerId),
 }
 
 /// Why a consumer does not get an entry, as far as the two are concerned; whether the consumer is ready is in its own view.
@@ -99,7 +105,7 @@ pub enum EntryState {
 pub enum Verdict {
     /// It gets it when its turn comes.
     Takes,
-    /// The entry is held or acquired.
+    /// The entry is held or acquired, or a transaction has it.
     NotAvailable,
     /// `no_local`.
     OwnMessage,
@@ -109,13 +115,13 @@ pub enum Verdict {
     Refused,
     /// The entry's group belongs to this other consumer.
     GroupOf(ConsumerId),
-    /// Another entry of the group comes first.
+    /// Another entry of the group comes first, or may come back from a transaction.
     BehindInGroup,
     /// Its class has not come so far yet.
     Scanning,
 }
 
-/// How full a queue is. `available + acquired + held == messages`.
+/// How full a queue is. `available + acquired + held + pending + retired == messages`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Depth {
     pub messages: u64,
@@ -124,11 +130,16 @@ pub struct Depth {
     pub acquired: u64,
     /// Delayed: not available yet.
     pub held: u64,
+    /// Published inside transactions that are open.
+    pub pending: u64,
+    /// Settled inside transactions that are open.
+    pub retired: u64,
 }
 
 /// What happened in a queue since it was declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct QueueCounters {
+    /// Those published inside transactions when these are committed.
     pub enqueued: u64,
     pub accepted: u64,
     pub rejected: u64,

@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 use crate::class::{Class, IdleAll};
 use crate::consumer::{Consumer, Standing};
 use crate::counters::{Cause, EngineCounters};
-use crate::entry::{EntryRef, State};
+use crate::entry::EntryRef;
 use crate::ids::{ConsumerId, Place, QueueId};
 use crate::limits::{LEVELS, Limits};
 use crate::list::{Chain, Links, List};
@@ -54,7 +54,7 @@ pub struct Engine<M> {
     pub(crate) scanning: List<Scanning>,
     /// Deleted queues with entries to give back.
     pub(crate) graveyard: Vec<u32>,
-    pub(crate) retired: Vec<M>,
+    pub(crate) spent: Vec<M>,
     pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
     /// An entry whose message was lent out to be changed: its size is not counted in its queue until that is asked for.
     pub(crate) lent: Option<EntryRef>,
@@ -95,7 +95,7 @@ impl<M: Message> Engine<M> {
             wheel: TimerWheel::new(0),
             scanning: List::new(),
             graveyard: Vec::new(),
-            retired: Vec::new(),
+            spent: Vec::new(),
             dead_letters: VecDeque::new(),
             lent: None,
             next_acquisition: 1,
@@ -111,7 +111,7 @@ impl<M: Message> Engine<M> {
     }
 
     /// Removes a queue with everything in it and its consumers, whose owners it answers in the order they attached.
-    /// Its messages come out of [`take_retired`](Self::take_retired) as slices of [`run_slice`](Self::run_slice) get to them.
+    /// Its messages come out of [`take_spent`](Self::take_spent) as slices of [`run_slice`](Self::run_slice) get to them.
     pub fn delete_queue(&mut self, _now: u64, queue: QueueId) -> Vec<u64> {
         let Some(queue) = self.resolve_queue(queue) else {
             return Vec::new();
@@ -159,7 +159,7 @@ impl<M: Message> Engine<M> {
         }
     }
 
-    /// Removes every entry that nobody holds, delayed ones included, and answers how many that were.
+    /// Removes every entry that neither a consumer nor a transaction has, delayed ones included, and answers how many that were.
     pub fn purge(&mut self, _now: u64, queue: QueueId) -> u64 {
         let Some(queue) = self.resolve_queue(queue) else {
             return 0;
@@ -169,10 +169,10 @@ impl<M: Message> Engine<M> {
             let mut from = 0;
             while let Some(entry) = self.store.first_live(&self.queues[queue].entries.trees[level], from) {
                 from = self.store.place(entry).sequence() + 1;
-                if self.store.entry(entry).state() != State::Acquired {
+                if self.store.entry(entry).is_free() {
                     self.withdraw(entry);
                     let message = self.remove_entry(entry);
-                    self.retired.push(message);
+                    self.spent.push(message);
                     count += 1;
                 }
             }
@@ -181,8 +181,8 @@ impl<M: Message> Engine<M> {
     }
 
     /// A message that left for good, so that its memory can be used again.
-    pub fn take_retired(&mut self) -> Option<M> {
-        self.retired.pop()
+    pub fn take_spent(&mut self) -> Option<M> {
+        self.spent.pop()
     }
 
     /// A message that left a queue with `dead_letter` without being consumed.
@@ -202,7 +202,7 @@ impl<M: Message> Engine<M> {
                     wheel.cancel(timer);
                 }
             };
-            if self.store.dismantle(tree, &mut self.retired, forget) {
+            if self.store.dismantle(tree, &mut self.spent, forget) {
                 return true;
             }
         }

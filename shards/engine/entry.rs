@@ -3,7 +3,7 @@
 //! An entry takes 44 bytes beside its message (its links, 8 of them, lie apart: see `store`), a running timer 20 more in the
 //! wheel: 64 together. Its place is not stored: it follows from where the entry lies.
 
-use crate::ids::Origin;
+use crate::ids::{ConsumerId, Origin};
 use crate::list::Links;
 use crate::slots::NONE;
 use crate::timer_wheel::TimerId;
@@ -20,6 +20,10 @@ pub(crate) enum State {
     Available,
     Held,
     Acquired,
+    /// Enqueued inside a transaction that is open: it has its place, but nobody sees it.
+    Pending,
+    /// Settled by its consumer inside a transaction that is open: it belongs to the transaction.
+    Retired,
 }
 
 pub(crate) struct Entry<M> {
@@ -28,10 +32,12 @@ pub(crate) struct Entry<M> {
     origin: [u32; 2],
     /// Microseconds since the epoch, 0 for never: 56 bits last until the year 4253.
     expires_at: [u8; 7],
-    /// The state in the two lowest bits, then the flags.
+    /// The state in the three lowest bits, then the flags.
     bits: u8,
     pub(crate) group: u32,
+    /// Acquired: the consumer. Retired: the consumer it was. Pending: half of the time until when it is to be held.
     pub(crate) holder: u32,
+    /// Acquired: which time. Retired: the consumer's generation. Pending: the other half.
     pub(crate) acquisition: u32,
     pub(crate) timer: Option<TimerId>,
     delivery_count: u16,
@@ -40,10 +46,10 @@ pub(crate) struct Entry<M> {
 
 const _: () = assert!(size_of::<Entry<()>>() + size_of::<Links>() <= 48, "44 and the place of a message");
 
-const STATE: u8 = 0b11;
-const SEEN: u8 = 1 << 2;
-const REFUSED: u8 = 1 << 3;
-const RETURNED: u8 = 1 << 4;
+const STATE: u8 = 0b111;
+const SEEN: u8 = 1 << 3;
+const REFUSED: u8 = 1 << 4;
+const RETURNED: u8 = 1 << 5;
 
 impl<M> Entry<M> {
     pub(crate) fn vacant() -> Self {
@@ -88,12 +94,46 @@ impl<M> Entry<M> {
             0 => State::Vacant,
             1 => State::Available,
             2 => State::Held,
-            _ => State::Acquired,
+            3 => State::Acquired,
+            4 => State::Pending,
+            _ => State::Retired,
         }
+    }
+
+    /// Neither a consumer nor a transaction has it.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.state(), State::Available | State::Held)
     }
 
     pub(crate) fn set_state(&mut self, state: State) {
         self.bits = self.bits & !STATE | state as u8;
+    }
+
+    /// Notes until when a pending entry is to be held.
+    pub(crate) fn set_held_until(&mut self, until: Option<u64>) {
+        debug_assert!(self.state() == State::Pending);
+        let until = until.unwrap_or(0);
+        (self.holder, self.acquisition) = (until as u32, (until >> 32) as u32);
+    }
+
+    /// Until when a pending entry is to be held. It is not noted any more.
+    pub(crate) fn take_held_until(&mut self) -> Option<u64> {
+        debug_assert!(self.state() == State::Pending);
+        let until = u64::from(self.acquisition) << 32 | u64::from(self.holder);
+        (self.holder, self.acquisition) = (NONE, 0);
+        (until != 0).then_some(until)
+    }
+
+    /// Notes who retired the entry.
+    pub(crate) fn set_retired_by(&mut self, consumer: ConsumerId) {
+        debug_assert!(self.state() == State::Retired);
+        (self.holder, self.acquisition) = (consumer.index, consumer.generation);
+    }
+
+    /// Who retired the entry; perhaps it is not there any more.
+    pub(crate) fn retired_by(&self) -> ConsumerId {
+        debug_assert!(self.state() == State::Retired);
+        ConsumerId { index: self.holder, generation: self.acquisition }
     }
 
     pub(crate) fn origin(&self) -> Origin {

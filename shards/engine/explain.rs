@@ -15,9 +15,11 @@ impl<M: Message> Engine<M> {
         Some(Depth {
             messages: entries.messages,
             bytes: entries.bytes + lent.map_or(0, |entry| self.lent_size(entry)),
-            available: entries.messages - entries.acquired - entries.held,
+            available: entries.messages - entries.acquired - entries.held - entries.pending - entries.retired,
             acquired: entries.acquired,
             held: entries.held,
+            pending: entries.pending,
+            retired: entries.retired,
         })
     }
 
@@ -63,12 +65,14 @@ impl<M: Message> Engine<M> {
         let queue = &self.queues[index];
         let group = (stored.group != NONE).then(|| &queue.groups.groups[stored.group]);
         let state = match stored.state() {
-            State::Available if group.is_some_and(|group| group.first(&self.store) != Some(place)) => {
+            State::Available if group.is_some_and(|group| group.holds_back(&self.store, place)) => {
                 EntryState::BehindInGroup
             }
             State::Available | State::Vacant => EntryState::Available,
             State::Held => EntryState::Held,
             State::Acquired => EntryState::Acquired(self.consumer_id(stored.holder)),
+            State::Pending => EntryState::Pending,
+            State::Retired => EntryState::Retired(stored.retired_by()),
         };
         let owner = group.filter(|group| group.owner != NONE).map(|group| self.consumer_id(group.owner));
         Some(EntryView {
@@ -90,6 +94,7 @@ impl<M: Message> Engine<M> {
         let own = class.no_local == Some(self.store.entry(entry).origin());
         Some(match (view.state, view.group_owner) {
             (EntryState::Held | EntryState::Acquired(_), _) => Verdict::NotAvailable,
+            (EntryState::Pending | EntryState::Retired(_), _) => Verdict::NotAvailable,
             _ if own => Verdict::OwnMessage,
             _ if !self.matches(state.class, entry) => Verdict::FilteredOut,
             _ if state.refused.contains(&place) => Verdict::Refused,

@@ -2,13 +2,14 @@
 //!
 //! A group's available entries stand in its FIFO, by place. While the group belongs to nobody only the first of them is takeable;
 //! the others wait behind it, so no pull ever meets them. A consumer that takes the first claims the group, and as long as it
-//! holds an unsettled message of the group (with sticky groups: as long as it lives), the FIFO is its own: it looks there for
-//! what is first, nobody else does. Freed, the group shows its first entry to everybody again.
+//! holds an unsettled message of the group, or has retired one in a transaction that is open (with sticky groups: as long as it
+//! lives), the FIFO is its own: it looks there for what is first, nobody else does. Freed, the group shows its first entry to
+//! everybody again; but if its owner is gone and something that it retired may still come back, nobody gets any of it until then.
 //!
 //! So within a group the order is strict: an entry is taken only after those before it that are available, whatever the filters
 //! say. An entry that no filter matches holds its group back until it is taken, expires or is removed.
 //!
-//! - owner = none ⟹ unsettled = 0, and the first entry is takeable (`shown`);
+//! - owner = none ⟹ unsettled = 0, and the first entry is takeable (`shown`) if retired = 0, else none is;
 //! - owner ≠ none ⟹ none of its entries is takeable;
 //! - the FIFO is `line` (in order of arrival) merged with `returned` (what came back behind a later one).
 
@@ -42,6 +43,8 @@ pub(crate) struct Group {
     pub(crate) owner: u32,
     /// Held by the owner.
     pub(crate) unsettled: u32,
+    /// Retired by the owner, or by the one before, which is gone.
+    pub(crate) retired: u32,
     line: List<InLine>,
     returned: BTreeSet<Place>,
     /// The entry that is takeable.
@@ -71,6 +74,7 @@ impl Groups {
             hash,
             owner: NONE,
             unsettled: 0,
+            retired: 0,
             line: List::new(),
             returned: BTreeSet::new(),
             shown: None,
@@ -111,6 +115,11 @@ impl Group {
             (Some(line), Some(returned)) => Some(line.min(returned)),
             (line, returned) => line.or(returned),
         }
+    }
+
+    /// Whether an available entry is in nobody's reach: another comes first, or may come back from a transaction.
+    pub(crate) fn holds_back<M>(&self, store: &Store<M>, place: Place) -> bool {
+        self.first(store) != Some(place) || self.owner == NONE && self.retired > 0
     }
 
     /// Joins the FIFO, at its place.

@@ -30,15 +30,16 @@ impl<M: Message> Engine<M> {
     }
 
     /// Brings a group in order after something has happened to its entries or its owner: first it loses an owner that holds
-    /// nothing of it, then whoever can take its first entry is told.
+    /// nothing of it and has retired nothing, then whoever can take its first entry is told.
     pub(crate) fn refresh_group(&mut self, queue: u32, group: u32, cause: Cause) {
         let state = &self.queues[queue].groups.groups[group];
         let first = state.first(&self.store);
         let owner = state.owner;
         if owner != NONE {
             let takes = first.is_some_and(|place| self.owner_takes(owner, place));
-            let sticky = self.queues[queue].properties.sticky_groups && !self.consumers[owner].closing;
-            let keeps = state.unsettled > 0 || sticky && (takes || first.is_none());
+            let stays = !self.consumers[owner].closing;
+            let sticky = self.queues[queue].properties.sticky_groups && (takes || first.is_none());
+            let keeps = state.unsettled > 0 || stays && (state.retired > 0 || sticky);
             if keeps {
                 self.promise_owner(queue, group, first.filter(|_| takes));
                 if takes && self.consumers[owner].list == ConsumerList::Interested {
@@ -49,7 +50,8 @@ impl<M: Message> Engine<M> {
             }
             self.free_group(queue, group);
         }
-        let entry = first.and_then(|place| self.find(queue, place));
+        let shown = first.filter(|_| self.queues[queue].groups.groups[group].retired == 0);
+        let entry = shown.and_then(|place| self.find(queue, place));
         let state = &mut self.queues[queue].groups.groups[group];
         if entry == state.shown {
             if state.entries == 0 {

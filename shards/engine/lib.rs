@@ -9,13 +9,15 @@
 //! 4. [`Engine::settle`] ends a delivery by place and acquisition.
 //! 5. [`Engine::set_notify_work_desired`] tells whether a consumer can take messages now, and if not, why.
 //!
+//! Inside a transaction, [`Publication::pending`] and [`Engine::retire`] take the places of the first and the fourth.
+//!
 //! Besides, [`Engine::handle_timeout`] is called when [`Engine::next_deadline`] has come, [`Engine::run_slice`] once a turn as
-//! long as it answers that there is more, and [`Engine::take_retired`] and [`Engine::take_dead_letter`] give messages back.
+//! long as it answers that there is more, and [`Engine::take_spent`] and [`Engine::take_dead_letter`] give messages back.
 //!
 //! The rule that holds it all up: *an entry is available and some ready consumer can take it ⇒ a consumer that can take it
 //! is Notified.* [`Engine::verify`] checks it literally.
 //!
-//! Left out: what a message's bytes mean, durability, transactions, routing, and everything about links and channels.
+//! Left out: what a message's bytes mean, durability, which messages make up a transaction, routing, and everything about links and channels.
 
 mod attach;
 mod browse;
@@ -44,6 +46,8 @@ mod slots;
 mod store;
 mod timeout;
 mod timer_wheel;
+mod topics;
+mod transaction;
 mod verify;
 
 pub use counters::{
@@ -56,3 +60,4 @@ pub use properties::{
     AcquireMode, AttachRefusal, ConsumerSpec, DeadLetter, DeadLetterReason, Delivery, Desire, EnqueueRefusal,
     Outcome, Overflow, PauseReason, Prefetch, Publication, Pull, QueueProperties, Settled,
 };
+pub use topics::{PATTERN_WORDS_MAX, TopicTrie, is_pattern_valid};

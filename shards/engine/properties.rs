@@ -70,12 +70,22 @@ pub struct Publication<M> {
     pub held_until: Option<u64>,
     /// The connection it came by, for consumers with `no_local`.
     pub origin: Origin,
+    /// Published inside a transaction that is open: the entry has its place, but nobody sees it before
+    /// [`commit_pending`](crate::Engine::commit_pending).
+    pub pending: bool,
 }
 
 impl<M> Publication<M> {
-    /// A message of ordinary priority, without expiry or delay.
+    /// A message of ordinary priority, without expiry or delay, and outside transactions.
     pub fn new(message: M) -> Self {
-        Publication { message, priority: 4, expires_at: None, held_until: None, origin: Origin(0) }
+        Publication {
+            message,
+            priority: 4,
+            expires_at: None,
+            held_until: None,
+            origin: Origin(0),
+            pending: false,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! How does a message get into a queue, and an entry into and out of the reach of consumers?
 //!
 //! Entry states: enqueued as Available or Held; Held → Available when the hold ends; Available → Acquired by a pull;
-//! Acquired → Available when it comes back. An available entry is *exposed* (takeable) unless it waits in its group's FIFO.
+//! Acquired → Available when it comes back (those of transactions: see `transaction`). An available entry is *exposed* (takeable) unless it waits in its group's FIFO.
 
 use std::hash::BuildHasher;
 
@@ -47,7 +47,6 @@ impl<M: Message> Engine<M> {
         };
         queue.entries.messages += 1;
         queue.entries.bytes += size;
-        queue.counters.enqueued += 1;
         let group = publication.message.group().map_or(NONE, |name| {
             let hash = self.hasher.hash_one(name);
             let group = queue.groups.intern(name, hash);
@@ -55,28 +54,45 @@ impl<M: Message> Engine<M> {
             group
         });
         let held_until = publication.held_until.filter(|until| *until > now);
-        let state = if held_until.is_some() { State::Held } else { State::Available };
         let stored = self.store.entry_mut(entry);
-        stored.fill(publication.message, state, publication.origin, expires_at);
+        stored.fill(publication.message, State::Available, publication.origin, expires_at);
         stored.group = group;
         let place = self.store.place(entry);
-        match held_until {
-            Some(until) => {
-                self.queues[index].entries.held += 1;
-                self.set_hold_timer(now, entry, until);
-                if group != NONE {
-                    // It has an entry now, although nothing to show.
-                    self.refresh_group(index, group, Cause::Published);
-                }
-            }
-            None => {
-                if let Some(time) = expires_at {
-                    self.set_timer(now, entry, time);
-                }
-                self.become_available(entry, false, Cause::Published);
-            }
+        if publication.pending {
+            self.suspend(entry, held_until);
+        } else {
+            queue.counters.enqueued += 1;
+            self.introduce(now, entry, held_until, false, Cause::Published);
         }
         Ok(place)
+    }
+
+    /// An entry that is new to everybody: it is available, or held until a time. `late`: see `become_available`.
+    pub(crate) fn introduce(
+        &mut self,
+        now: u64,
+        entry: EntryRef,
+        held_until: Option<u64>,
+        late: bool,
+        cause: Cause,
+    ) {
+        let stored = self.store.entry_mut(entry);
+        let (group, expires_at) = (stored.group, stored.expires_at());
+        let Some(until) = held_until else {
+            stored.set_state(State::Available);
+            if let Some(time) = expires_at {
+                self.set_timer(now, entry, time);
+            }
+            return self.become_available(entry, late, cause);
+        };
+        stored.set_state(State::Held);
+        self.set_hold_timer(now, entry, until);
+        let queue = self.store.queue(entry);
+        self.queues[queue].entries.held += 1;
+        if group != NONE {
+            // It has an entry now, although nothing to show.
+            self.refresh_group(queue, group, cause);
+        }
     }
 
     /// An entry whose state is Available from now on. `late`: others behind it may have been available before.
@@ -149,7 +165,9 @@ impl<M: Message> Engine<M> {
             State::Held => self.queues[queue].entries.held -= 1,
             State::Available if group == NONE => self.unexpose(queue, entry),
             State::Available => self.leave_group(queue, group, entry),
-            State::Acquired | State::Vacant => unreachable!("only what nobody holds is withdrawn"),
+            State::Acquired | State::Pending | State::Retired | State::Vacant => {
+                unreachable!("only what nobody holds is withdrawn")
+            }
         }
     }
 
@@ -197,7 +215,7 @@ impl<M: Message> Engine<M> {
                 acquired_count,
             });
         } else {
-            self.retired.push(message);
+            self.spent.push(message);
         }
     }
 
@@ -306,7 +324,7 @@ impl<M: Message> Engine<M> {
                 };
                 *steps -= 1;
                 state.drop_marks[level] = self.store.place(entry).sequence() + 1;
-                if self.store.entry(entry).state() != State::Acquired {
+                if self.store.entry(entry).is_free() {
                     self.withdraw(entry);
                     self.bury(entry, DeadLetterReason::Overflow);
                     return true;

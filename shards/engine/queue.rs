@@ -3,7 +3,7 @@
 //! Its entries' trees (one a level), its consumers' lists, its classes, groups and refusals. All of it is plain state: what
 //! happens to it is in the modules named after the happenings (`publish`, `pull`, `settle`, `manager`, `roles`, …).
 //!
-//! takeable ≤ messages − acquired − held
+//! takeable ≤ messages − acquired − held − pending − retired
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -70,6 +70,8 @@ pub(crate) struct Entries {
     pub(crate) bytes: u64,
     pub(crate) acquired: u64,
     pub(crate) held: u64,
+    pub(crate) pending: u64,
+    pub(crate) retired: u64,
 }
 
 /// The consumers of one priority.
@@ -191,6 +193,8 @@ impl Entries {
             bytes: 0,
             acquired: 0,
             held: 0,
+            pending: 0,
+            retired: 0,
         }
     }
 

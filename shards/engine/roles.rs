@@ -2,7 +2,7 @@
 //!
 //! As many as the limit allows, of the highest priority, and among equals in the order in which they attached or were handed
 //! over. The others stand by. One that is outranked gets no new messages; when what it holds is settled, in whatever way,
-//! it steps down and the next is promoted. Promotion makes nobody ready that is not.
+//! and no open transaction has any of it, it steps down and the next is promoted. Promotion makes nobody ready that is not.
 
 use crate::consumer::Role;
 use crate::counters::ConsumerList;
@@ -20,7 +20,7 @@ impl<M: Message> Engine<M> {
             && self.consumers[index].browser.is_none()
             && self.first_standby(self.consumers[index].queue).is_some()
         {
-            self.retire(index, Role::Leaving);
+            self.relieve(index, Role::Leaving);
         }
     }
 
@@ -29,7 +29,7 @@ impl<M: Message> Engine<M> {
         while self.change_role(queue) {}
     }
 
-    /// A consumer that was to stop being active holds nothing any more.
+    /// A consumer that was to stop being active has nothing any more that may come back.
     pub(crate) fn step_down(&mut self, index: u32) {
         let queue = self.consumers[index].queue;
         self.queues[queue].active -= 1;
@@ -101,7 +101,7 @@ impl<M: Message> Engine<M> {
             consumer.role == Role::Active && consumer.priority == priority && consumer.browser.is_none()
         });
         if let Some(index) = candidates.last() {
-            self.retire(index, Role::Outranked);
+            self.relieve(index, Role::Outranked);
             return true;
         }
         false
@@ -131,14 +131,14 @@ impl<M: Message> Engine<M> {
         self.review(index);
     }
 
-    fn retire(&mut self, index: u32, role: Role) {
+    fn relieve(&mut self, index: u32, role: Role) {
         let consumer = &self.consumers[index];
         let (queue, priority) = (consumer.queue, consumer.priority);
         self.queues[queue].band_mut(priority).active -= 1;
         self.queues[queue].retiring += 1;
         self.set_role(index, role);
         self.review(index);
-        if self.consumers[index].unsettled_count() == 0 {
+        if !self.consumers[index].is_occupied() {
             self.step_down(index);
         }
     }

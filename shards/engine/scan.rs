@@ -16,7 +16,7 @@ impl<M: Message> Engine<M> {
             self.scanning.move_to_back(&mut self.queues, queue);
             self.scan_slice(queue);
         }
-        if self.retired.is_empty() {
+        if self.spent.is_empty() {
             self.dismantle();
         }
         !self.scanning.is_empty() || !self.graveyard.is_empty()

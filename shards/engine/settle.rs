@@ -8,7 +8,7 @@ use crate::counters::{Cause, ConsumerList};
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{Acquisition, ConsumerId, Place};
-use crate::properties::{AcquireMode, DeadLetterReason, Outcome, Overflow, PauseReason, Settled};
+use crate::properties::{AcquireMode, DeadLetterReason, Outcome, PauseReason, Settled};
 use crate::slots::NONE;
 
 impl<M: Message> Engine<M> {
@@ -25,18 +25,31 @@ impl<M: Message> Engine<M> {
             return self.settled_late(consumer);
         };
         self.release_hold(index, entry);
+        self.apply_outcome(now, Some(index), entry, outcome);
+        self.after_settled(index);
+        Settled::Done
+    }
+
+    /// Lets an outcome happen to an entry that nobody holds any more. `consumer`: whose outcome it is, if it is still there.
+    pub(crate) fn apply_outcome(
+        &mut self,
+        now: u64,
+        consumer: Option<u32>,
+        entry: EntryRef,
+        outcome: Outcome,
+    ) {
         match outcome {
             Outcome::Accepted => {
                 let queue = self.store.queue(entry);
                 self.queues[queue].counters.accepted += 1;
                 let message = self.remove_entry(entry);
-                self.retired.push(message);
+                self.spent.push(message);
             }
             Outcome::Rejected => self.bury(entry, DeadLetterReason::Rejected),
             Outcome::Released => self.give_back(now, entry),
             Outcome::Modified { delivery_failed, undeliverable_here } => {
-                if undeliverable_here {
-                    self.refuse(index, entry);
+                if undeliverable_here && let Some(consumer) = consumer {
+                    self.refuse(consumer, entry);
                 }
                 if delivery_failed {
                     self.store.entry_mut(entry).count_failure();
@@ -46,8 +59,6 @@ impl<M: Message> Engine<M> {
                 }
             }
         }
-        self.after_settled(index);
-        Settled::Done
     }
 
     /// The message of a delivery that has not ended.
@@ -65,6 +76,11 @@ impl<M: Message> Engine<M> {
         acquisition: Acquisition,
     ) -> Option<&mut M> {
         let (_, entry) = self.find_held(consumer, place, acquisition)?;
+        self.lend(entry)
+    }
+
+    /// Lends a message out to be changed.
+    pub(crate) fn lend(&mut self, entry: EntryRef) -> Option<&mut M> {
         self.measure_lent();
         let queue = self.store.queue(entry);
         let message = self.store.entry_mut(entry).message.as_mut()?;
@@ -94,14 +110,10 @@ impl<M: Message> Engine<M> {
         let group = stored.group;
         let queue = &mut self.queues[self.store.queue(entry)];
         queue.entries.acquired -= 1;
-        if queue.properties.overflow == Overflow::DropOldest {
-            let place = self.store.place(entry);
-            let mark = &mut queue.drop_marks[place.level()];
-            *mark = (*mark).min(place.sequence());
-        }
         if group != NONE {
             queue.groups.groups[group].unsettled -= 1;
         }
+        self.forget_drop_mark(entry);
     }
 
     /// Puts an entry back into its place, unless its time is over.
@@ -150,8 +162,7 @@ impl<M: Message> Engine<M> {
         match consumer.list {
             ConsumerList::NotInterested(PauseReason::Prefetch) => self.review(index),
             ConsumerList::NotInterested(PauseReason::Standby)
-                if matches!(consumer.role, Role::Outranked | Role::Leaving)
-                    && consumer.unsettled_count() == 0 =>
+                if matches!(consumer.role, Role::Outranked | Role::Leaving) && !consumer.is_occupied() =>
             {
                 self.step_down(index);
             }
@@ -189,7 +200,7 @@ impl<M: Message> Engine<M> {
     }
 
     /// The entry, if it is held under this acquisition.
-    fn find_held(
+    pub(crate) fn find_held(
         &self,
         consumer: ConsumerId,
         place: Place,
@@ -204,7 +215,7 @@ impl<M: Message> Engine<M> {
         held.then_some((index, entry))
     }
 
-    fn settled_late(&mut self, consumer: ConsumerId) -> Settled {
+    pub(crate) fn settled_late(&mut self, consumer: ConsumerId) -> Settled {
         let browses = self
             .resolve_consumer(consumer)
             .is_some_and(|index| self.classes[self.consumers[index].class].mode == AcquireMode::Browse);

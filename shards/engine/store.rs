@@ -189,7 +189,7 @@ impl<M> Store<M> {
     pub(crate) fn dismantle(
         &mut self,
         tree: &mut Tree,
-        retired: &mut Vec<M>,
+        spent: &mut Vec<M>,
         mut forget: impl FnMut(&mut Entry<M>),
     ) -> bool {
         self.retire_tail(tree);
@@ -205,7 +205,7 @@ impl<M> Store<M> {
             live &= live - 1;
             let entry = EntryRef(index << CHUNK_BITS | position);
             forget(self.entry_mut(entry));
-            retired.push(self.remove(tree, entry));
+            spent.push(self.remove(tree, entry));
         }
         true
     }

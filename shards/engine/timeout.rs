@@ -76,6 +76,7 @@ impl<M: Message> Engine<M> {
         let stored = self.store.entry_mut(entry);
         match stored.state() {
             State::Vacant => unreachable!("an entry's timer ends with it"),
+            State::Pending | State::Retired => unreachable!("what a transaction has, has no timer"),
             State::Available => {
                 self.withdraw(entry);
                 self.bury(entry, DeadLetterReason::Expired);

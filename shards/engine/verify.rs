@@ -10,7 +10,7 @@ use crate::consumer::Role;
 use crate::counters::ConsumerList;
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
-use crate::ids::Place;
+use crate::ids::{ConsumerId, Place};
 use crate::properties::AcquireMode;
 use crate::queue::Queue;
 use crate::slots::NONE;
@@ -59,6 +59,7 @@ impl<M: Message> Engine<M> {
         let entries = &queue.entries;
         assert_eq!(entries.messages, live.len() as u64);
         assert_eq!((entries.acquired, entries.held), (count(State::Acquired), count(State::Held)));
+        assert_eq!((entries.pending, entries.retired), (count(State::Pending), count(State::Retired)));
         let bytes = live.iter().filter_map(|entry| self.store.entry(*entry).message.as_ref());
         let lent = self.lent.filter(|entry| self.store.queue(*entry) == index);
         let bytes: u64 = bytes.map(|message| message.size() as u64).sum();
@@ -71,6 +72,10 @@ impl<M: Message> Engine<M> {
             let takeable = match stored.state() {
                 State::Vacant => unreachable!("a live entry is not vacant"),
                 State::Held => false,
+                State::Pending | State::Retired => {
+                    assert!(stored.timer.is_none());
+                    false
+                }
                 State::Acquired => {
                     assert_ne!(stored.acquisition, 0);
                     *held.entry(stored.holder).or_default() += 1;
@@ -87,6 +92,10 @@ impl<M: Message> Engine<M> {
             assert!(stored.state() != State::Held || stored.timer.is_some());
         }
         for consumer in queue.consumers.iter(&self.consumers) {
+            let retired = live.iter().map(|entry| self.store.entry(*entry)).filter(|stored| {
+                stored.state() == State::Retired && stored.retired_by() == self.consumer_id(consumer)
+            });
+            assert_eq!(self.consumers[consumer].retired_count as usize, retired.count());
             let holding = &self.consumers[consumer].holding;
             assert_eq!(holding.count(), held.remove(&consumer).unwrap_or(0));
             assert_eq!(holding.iter(&self.store).count(), holding.count() as usize);
@@ -114,9 +123,17 @@ impl<M: Message> Engine<M> {
             let taken = members().filter(|entry| self.store.entry(**entry).state() == State::Acquired);
             let holders: Vec<u32> = taken.map(|entry| self.store.entry(*entry).holder).collect();
             assert_eq!(group.unsettled as usize, holders.len());
+            let retired: Vec<ConsumerId> = members()
+                .filter(|entry| self.store.entry(**entry).state() == State::Retired)
+                .map(|entry| self.store.entry(*entry).retired_by())
+                .collect();
+            assert_eq!(group.retired as usize, retired.len());
+            let by_owner = |retirer: &ConsumerId| *retirer == self.consumer_id(group.owner);
+            assert!(group.owner == NONE || retired.iter().all(by_owner));
             assert!(holders.iter().all(|holder| *holder == group.owner), "a group has one owner");
             if group.owner == NONE {
-                assert_eq!(group.shown.map(|entry| self.store.place(entry)), waiting.first().copied());
+                let shown = waiting.first().filter(|_| retired.is_empty());
+                assert_eq!(group.shown.map(|entry| self.store.place(entry)), shown.copied());
                 assert!(group.promised.is_none() && group.entries > 0 && !group.rests);
                 continue;
             }
@@ -128,7 +145,7 @@ impl<M: Message> Engine<M> {
                 entry == Some(true) && !owner.refused.contains(place)
             });
             assert_eq!(group.promised, first.copied());
-            assert!(queue.properties.sticky_groups || group.unsettled > 0, "freed at zero");
+            assert!(queue.properties.sticky_groups || group.unsettled + group.retired > 0, "freed at zero");
             if let Some(place) = first {
                 assert_ne!(owner.list, ConsumerList::Interested, "the owner is told");
                 promised.insert((group.owner, *place, index));

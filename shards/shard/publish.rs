@@ -153,7 +153,8 @@ impl Shard {
         }
         let priority = message.priority();
         let expires_at = message.expires_at(now);
-        let publication = Publication { message, priority, expires_at, held_until: None, origin };
+        let publication =
+            Publication { message, priority, expires_at, held_until: None, origin, pending: false };
         match self.engine.enqueue(now, queue, publication) {
             Ok(_) => PublishOutcome::Stored,
             Err((message, refusal)) => {

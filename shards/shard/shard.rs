@@ -187,7 +187,7 @@ impl Shard {
         self.finish_touched(now);
         self.peers.post_batches(&mut self.effects);
         self.try_moves();
-        while let Some(message) = self.engine.take_retired() {
+        while let Some(message) = self.engine.take_spent() {
             self.memory_used -= message.memory();
             self.buffers.give(message.into_bytes());
         }

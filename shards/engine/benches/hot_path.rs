@@ -54,7 +54,7 @@ fn settle(engine: &mut Engine<Handle>, unsettled: &mut Vec<(ConsumerId, Place, A
     for (consumer, place, acquisition) in unsettled.drain(..) {
         engine.settle(0, consumer, place, acquisition, Outcome::Accepted);
     }
-    while let Some(message) = engine.take_retired() {
+    while let Some(message) = engine.take_spent() {
         black_box(message.id);
     }
 }

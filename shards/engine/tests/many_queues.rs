@@ -62,7 +62,7 @@ impl World {
             _ => self.pause_or_resume(),
         }
         self.engine.verify();
-        while self.engine.take_retired().is_some() {
+        while self.engine.take_spent().is_some() {
             self.inside -= 1;
         }
         while let Some(letter) = self.engine.take_dead_letter() {
@@ -109,7 +109,8 @@ impl World {
         let expires_at = random.chance(3).then_some(self.now + random.next() % 20 * TICK);
         let held_until = random.chance(5).then_some(self.now + random.next() % 20 * TICK);
         let priority = random.below(10) as u8;
-        let publication = Publication { message, priority, expires_at, held_until, origin: Origin(0) };
+        let publication =
+            Publication { message, priority, expires_at, held_until, origin: Origin(0), pending: false };
         assert!(self.engine.enqueue(self.now, queue, publication).is_ok());
         self.inside += 1;
     }
@@ -190,7 +191,7 @@ fn queues_do_not_meet() {
         for _ in 0..200 {
             world.engine.run_slice(world.now);
             world.engine.verify();
-            while world.engine.take_retired().is_some() {
+            while world.engine.take_spent().is_some() {
                 world.inside -= 1;
             }
         }

@@ -153,7 +153,8 @@ impl Model {
         let held_until = random.chance(10).then_some(self.now + ticks * TICK);
         let origin = Origin(random.below(3) as u64);
         let priority = random.below(11) as u8;
-        let publication = Publication { message: note.clone(), priority, expires_at, held_until, origin };
+        let publication =
+            Publication { message: note.clone(), priority, expires_at, held_until, origin, pending: false };
         let room = self.make_room();
         let place = match self.engine.enqueue(self.now, self.queue, publication) {
             Ok(place) => place,
@@ -407,7 +408,7 @@ impl Model {
     }
 
     fn take_out(&mut self) {
-        while self.engine.take_retired().is_some() {}
+        while self.engine.take_spent().is_some() {}
         while self.engine.take_dead_letter().is_some() {
             self.dead -= 1;
         }
@@ -624,7 +625,7 @@ fn run(seeds: std::ops::Range<u64>, steps: usize) {
             model.engine.verify();
             while model.engine.run_slice(model.now) {
                 model.engine.verify();
-                while model.engine.take_retired().is_some() {}
+                while model.engine.take_spent().is_some() {}
             }
             assert_eq!(model.engine.depth(model.queue), None);
         });

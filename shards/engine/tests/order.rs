@@ -81,7 +81,7 @@ fn s16_an_entry_that_is_never_settled_pins_nothing_else() {
         bench.put(note(id));
         let got = bench.run_for(busy)[0];
         bench.accept(busy, got);
-        while bench.engine.take_retired().is_some() {}
+        while bench.engine.take_spent().is_some() {}
     }
     assert!(bench.engine.chunk_count() <= 3);
     bench.engine.verify();
@@ -277,7 +277,7 @@ fn a_deleted_queue_gives_everything_back_in_slices() {
     let mut count = 0;
     while bench.engine.run_slice(bench.now) {
         let before = count;
-        while bench.engine.take_retired().is_some() {
+        while bench.engine.take_spent().is_some() {
             count += 1;
         }
         assert!(count - before <= 64);

@@ -23,7 +23,7 @@ fn s30_rejected_is_terminal() {
     assert_eq!(bench.depth(), Depth::default());
     assert_eq!(bench.engine.queue_counters(bench.queue).unwrap().rejected, 1, "dropped and counted");
     assert!(bench.engine.take_dead_letter().is_none());
-    assert_eq!(bench.engine.take_retired().map(|note| note.id), Some(1));
+    assert_eq!(bench.engine.take_spent().map(|note| note.id), Some(1));
 
     let (mut bench, consumer, got) =
         one_delivered(QueueProperties { dead_letter: true, ..Default::default() });
@@ -31,7 +31,7 @@ fn s30_rejected_is_terminal() {
     let letter = bench.engine.take_dead_letter().unwrap();
     assert_eq!((letter.message.id, letter.reason), (1, DeadLetterReason::Rejected));
     assert_eq!((letter.queue, letter.acquired_count), (bench.queue, 1));
-    assert!(bench.engine.take_retired().is_none());
+    assert!(bench.engine.take_spent().is_none());
     assert_eq!(bench.run(), []);
 }
 

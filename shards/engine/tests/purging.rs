@@ -26,7 +26,7 @@ fn s50_a_purge_takes_everything_that_nobody_holds() {
     let depth = bench.depth();
     assert_eq!((depth.messages, depth.acquired, depth.held), (2, 2, 0));
     let mut gone = Vec::new();
-    while let Some(note) = bench.engine.take_retired() {
+    while let Some(note) = bench.engine.take_spent() {
         gone.push(note.id);
     }
     gone.sort_unstable();
