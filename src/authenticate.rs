@@ -14,7 +14,7 @@ mod verifiers;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use corelane_shard::{ConnectionId, SaslReply, SaslStep};
+use corelane_shard::{ConnectionId, Peer, SaslReply, SaslStep};
 use subtle::ConstantTimeEq;
 
 pub use access::{ANONYMOUS, AccessRules, GUEST, PLAIN, SCRAM};
@@ -74,9 +74,17 @@ pub struct Authenticator {
 
 struct Open {
     shard: usize,
-    loopback: bool,
+    who: Who,
     started_at: u64,
     exchange: Exchange,
+}
+
+/// Who tries to get in, for the log of refusals.
+#[derive(Clone, Default)]
+struct Who {
+    peer: Option<Peer>,
+    /// The user that it says it is.
+    user: Option<String>,
 }
 
 impl Authenticator {
@@ -100,8 +108,8 @@ impl Authenticator {
     /// A step of a client's exchange, from a shard.
     pub fn handle_step(&mut self, now: u64, shard: usize, connection: ConnectionId, step: SaslStep) {
         match step {
-            SaslStep::Start { mechanism, initial_response, loopback } => {
-                self.start(now, shard, connection, &mechanism, loopback);
+            SaslStep::Start { mechanism, initial_response, peer } => {
+                self.start(now, shard, connection, &mechanism, peer);
                 // AMQP 1.0 §5.3.3.3: without an initial response the server asks for it with an empty challenge.
                 // ANONYMOUS has nothing more to say.
                 match initial_response {
@@ -116,7 +124,7 @@ impl Authenticator {
             }
             SaslStep::Response(message) => {
                 if !self.exchanges.contains_key(&connection) && !self.is_refused(connection) {
-                    self.refuse(now, shard, connection, RefusalReason::Malformed);
+                    self.refuse(now, shard, connection, &Who::default(), RefusalReason::Malformed);
                 }
                 self.advance(now, shard, connection, &message);
             }
@@ -163,35 +171,43 @@ impl Authenticator {
     }
 
     /// Opens an exchange, or refuses.
-    fn start(&mut self, now: u64, shard: usize, connection: ConnectionId, mechanism: &str, loopback: bool) {
+    fn start(&mut self, now: u64, shard: usize, connection: ConnectionId, mechanism: &str, peer: Peer) {
         self.refresh_users(now);
         self.exchanges.remove(&connection);
-        let offered = self.rules.mechanisms(loopback).contains(&mechanism);
+        let who = Who { peer: Some(peer), user: None };
+        let offered = self.rules.mechanisms(peer.loopback).contains(&mechanism);
         let exchange = offered.then(|| Exchange::new(mechanism, Arc::clone(&self.verifiers))).flatten();
         let Some(exchange) = exchange else {
-            return self.refuse(now, shard, connection, RefusalReason::Mechanism);
+            return self.refuse(now, shard, connection, &who, RefusalReason::Mechanism);
         };
         if self.exchanges.len() >= EXCHANGES_MAX
             && let Some((oldest, _)) = self.oldest()
         {
             self.end(now, oldest, RefusalReason::Crowded);
         }
-        self.exchanges.insert(connection, Open { shard, loopback, started_at: now, exchange });
+        self.exchanges.insert(connection, Open { shard, who, started_at: now, exchange });
     }
 
     /// Gives an open exchange a message of its client.
     fn advance(&mut self, now: u64, shard: usize, connection: ConnectionId, message: &[u8]) {
         let Some(open) = self.exchanges.get_mut(&connection) else { return };
-        let loopback = open.loopback;
+        if open.who.user.is_none() {
+            open.who.user = open.exchange.user_named(message);
+        }
         let step = open.exchange.step(message);
         if let Step::Challenge(challenge) = step {
             return self.due.push_back(Reply { shard, connection, reply: SaslReply::Challenge(challenge) });
         }
-        self.exchanges.remove(&connection);
+        let Some(Open { who, .. }) = self.exchanges.remove(&connection) else { return };
+        let loopback = who.peer.is_some_and(|peer| peer.loopback);
         match step {
             Step::Challenge(_) => {}
-            Step::Failed(Fault::Malformed) => self.refuse(now, shard, connection, RefusalReason::Malformed),
-            Step::Failed(Fault::NotProved) => self.refuse(now, shard, connection, RefusalReason::Credentials),
+            Step::Failed(Fault::Malformed) => {
+                self.refuse(now, shard, connection, &who, RefusalReason::Malformed);
+            }
+            Step::Failed(Fault::NotProved) => {
+                self.refuse(now, shard, connection, &who, RefusalReason::Credentials);
+            }
             Step::Claimed(claim, additional) => {
                 let is_named = claim != Claim::Anonymous;
                 match self.check(claim, loopback) {
@@ -202,7 +218,7 @@ impl Authenticator {
                         let reply = SaslReply::Accepted { user, additional };
                         self.due.push_back(Reply { shard, connection, reply });
                     }
-                    None => self.refuse(now, shard, connection, RefusalReason::Credentials),
+                    None => self.refuse(now, shard, connection, &who, RefusalReason::Credentials),
                 }
             }
         }
@@ -225,13 +241,16 @@ impl Authenticator {
 
     fn end(&mut self, now: u64, connection: ConnectionId, reason: RefusalReason) {
         if let Some(open) = self.exchanges.remove(&connection) {
-            self.refuse(now, open.shard, connection, reason);
+            self.refuse(now, open.shard, connection, &open.who, reason);
         }
     }
 
-    fn refuse(&mut self, now: u64, shard: usize, connection: ConnectionId, reason: RefusalReason) {
+    fn refuse(&mut self, now: u64, shard: usize, connection: ConnectionId, who: &Who, reason: RefusalReason) {
         *self.refused_counts.entry(reason).or_default() += 1;
-        tracing::info!(connection = connection.0, ?reason, "authentication refused");
+        let address = who.peer.and_then(|peer| peer.address).map(tracing::field::display);
+        // Quoted: a name may hold anything.
+        let user = who.user.as_deref().map(tracing::field::debug);
+        tracing::info!(connection = connection.0, address, user, ?reason, "authentication refused");
         if self.held_back.len() >= REFUSALS_MAX {
             self.due.extend(self.held_back.pop_front().map(|(_, reply)| reply));
         }

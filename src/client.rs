@@ -31,6 +31,8 @@ pub use url::{Credentials, Url, UrlError};
 
 /// How long the broker may take for an answer that needs nothing but itself.
 const ANSWER_US_MAX: u64 = 10_000_000;
+/// How long is read on for the reason after the broker has stopped to take what is sent.
+const LAST_WORDS_US_MAX: u64 = 1_000_000;
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that one read takes.
@@ -191,6 +193,11 @@ impl Client {
 
     /// Gives the state machine what was received, notes what it tells, and sends what it writes.
     fn take_input(&mut self) -> Result<(), ClientError> {
+        self.tell_input()?;
+        self.flush()
+    }
+
+    fn tell_input(&mut self) -> Result<(), ClientError> {
         let now = self.now();
         let input = std::mem::take(&mut self.input);
         let mut rest = input.as_slice();
@@ -198,7 +205,7 @@ impl Client {
             self.handle(event)?;
         }
         self.input = rest.to_vec();
-        self.flush()
+        Ok(())
     }
 
     /// Sends what the state machine has written.
@@ -208,7 +215,29 @@ impl Client {
         if output.is_empty() {
             return Ok(());
         }
-        self.stream.write_all(&output).map_err(|error| self.broken(error))
+        match self.stream.write_all(&output) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.last_words(error)),
+        }
+    }
+
+    /// Nothing can be sent any more. A broker that has closed the connection said why before.
+    fn last_words(&mut self, error: io::Error) -> ClientError {
+        let deadline = self.now() + LAST_WORDS_US_MAX;
+        loop {
+            if let Err(refused) = self.tell_input() {
+                return refused;
+            }
+            let reason_of =
+                |notice: &Notice| if let Notice::Closed(reason) = notice { reason.clone() } else { None };
+            if let Some(reason) = self.notices.iter().find_map(reason_of) {
+                return ClientError::ConnectionClosed { reason };
+            }
+            let left = deadline.saturating_sub(self.now());
+            if left == 0 || !matches!(self.read(Some(left)), Ok(true)) {
+                return self.broken(error);
+            }
+        }
     }
 
     /// Reads what is there, waiting so long. False: nothing came in time.

@@ -3,7 +3,7 @@
 //! A turn: [`Port::take`], work and [`Port::post`], [`Port::flush`]; and before sleeping [`Port::prepare_sleep`]. What
 //! does not fit into a lane stays in the outbox of that lane, in order, and the lane is marked *room wanted*; the reader
 //! that makes room marks the desk of the writer and rings it. An outbox does not bound itself: the owner sends
-//! against windows and answers one mail for each it was asked, and [`Port::backlog`] shows how much waits.
+//! against windows and answers one mail for each it was asked.
 
 use crate::Lane;
 use crate::mailboxes::{Desk, LaneState, Mailboxes, ROOM, WORD_BITS};
@@ -121,11 +121,6 @@ impl<T: Send> Port<T> {
     /// Ends what [`Port::prepare_sleep`] began.
     pub fn awake(&mut self) {
         self.desk().awake();
-    }
-
-    /// How many pieces of mail wait for room in the lane to participant `to`.
-    pub fn backlog(&self, to: usize, lane: Lane) -> usize {
-        self.outgoing[to * Lane::ALL.len() + lane.index()].outbox.len()
     }
 
     /// Whether any mail waits for room.

@@ -3,6 +3,8 @@
 //! The driver turns completions into events and hands them to [`Shard::apply`](crate::Shard::apply) one at a time. Events
 //! borrow received bytes and own nothing else that the ring still uses.
 
+use std::net::SocketAddr;
+
 use crate::mail::Mail;
 
 /// A connection's place in its shard. A stale one (the connection ended, the place was given to another) is recognised
@@ -24,6 +26,8 @@ pub struct Socket(pub u64);
 pub struct Peer {
     /// The connection came over the loopback interface.
     pub loopback: bool,
+    /// For the log; none where there is no network.
+    pub address: Option<SocketAddr>,
 }
 
 /// One thing that happened.

@@ -11,7 +11,7 @@ use corelane_wire::amqp10::{Open, SaslCode};
 use crate::Shard;
 use crate::connection::Hold;
 use crate::effect::Effect;
-use crate::event::ConnectionSlot;
+use crate::event::{ConnectionSlot, Peer};
 use crate::limits::{INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES};
 use crate::mail::{ConnectionId, Mail, SaslReply, SaslStep};
 use crate::shard::VIRTUAL_HOST;
@@ -109,10 +109,10 @@ impl Shard {
             Event::Attached { link, session, attach } => self.on_attached(now, slot, link, session, &attach),
             Event::Detached { link, .. } => self.on_detached(now, slot, link),
             Event::SaslInit { mechanism, initial_response, .. } => {
-                let step = |loopback| SaslStep::Start {
+                let step = |peer| SaslStep::Start {
                     mechanism: mechanism.to_owned(),
                     initial_response: initial_response.map(<[u8]>::to_vec),
-                    loopback,
+                    peer,
                 };
                 self.ask_for_credentials(slot, step);
             }
@@ -130,10 +130,10 @@ impl Shard {
         }
     }
 
-    fn ask_for_credentials(&mut self, slot: ConnectionSlot, step: impl FnOnce(bool) -> SaslStep) {
+    fn ask_for_credentials(&mut self, slot: ConnectionSlot, step: impl FnOnce(Peer) -> SaslStep) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.hold = Some(Hold::Credentials);
-        let mail = Mail::SaslStep { connection: connection.id, step: step(connection.peer.loopback) };
+        let mail = Mail::SaslStep { connection: connection.id, step: step(connection.peer) };
         self.post(self.shards, Lane::Control, mail);
     }
 

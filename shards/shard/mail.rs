@@ -10,7 +10,7 @@ use corelane_protocol::amqp10::LinkId;
 
 use crate::connection::Connection;
 use crate::destinations::Destinations;
-use crate::event::Socket;
+use crate::event::{Peer, Socket};
 use crate::message::Message;
 
 /// A connection's identity: unique in the process, unchanged when it moves to another shard.
@@ -90,7 +90,7 @@ pub enum SaslStep {
     Start {
         mechanism: String,
         initial_response: Option<Vec<u8>>,
-        loopback: bool,
+        peer: Peer,
     },
     Response(Vec<u8>),
     /// The connection ended in the middle of the exchange.

@@ -104,7 +104,7 @@ impl HotPath {
             sent: 0,
         };
         for socket in 0..path.sides.len() {
-            let peer = Peer { loopback: true };
+            let peer = Peer { loopback: true, address: None };
             path.shard.apply(now, Event::Accepted { socket: Socket(socket as u64), peer });
             path.sides[socket].client.begin();
             path.sides[socket].client.accepts = true;

@@ -139,7 +139,7 @@ impl World {
             open: true,
             last_output: false,
         });
-        let peer = Peer { loopback: true };
+        let peer = Peer { loopback: true, address: None };
         self.apply(shard, Event::Accepted { socket: Socket(client as u64), peer });
         self.clients[client].begin();
         self.run();

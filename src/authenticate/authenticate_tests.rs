@@ -55,7 +55,7 @@ impl World {
         let step = SaslStep::Start {
             mechanism: mechanism.to_owned(),
             initial_response: initial_response.map(<[u8]>::to_vec),
-            loopback,
+            peer: peer(loopback),
         };
         self.step(step)
     }
@@ -88,6 +88,10 @@ impl World {
         }
         answer
     }
+}
+
+fn peer(loopback: bool) -> Peer {
+    Peer { loopback, address: None }
 }
 
 fn end(reply: Reply) -> End {
@@ -372,7 +376,8 @@ fn a_response_without_an_exchange_is_refused_once() {
 #[test]
 fn what_is_open_and_held_back_is_bounded() {
     let mut world = World::with_alice(false);
-    let start = || SaslStep::Start { mechanism: SCRAM.to_owned(), initial_response: None, loopback: false };
+    let start =
+        || SaslStep::Start { mechanism: SCRAM.to_owned(), initial_response: None, peer: peer(ELSEWHERE) };
     for index in 0..EXCHANGES_MAX as u64 + 10 {
         world.authenticator.handle_step(index, SHARD, ConnectionId(index), start());
     }
@@ -383,7 +388,8 @@ fn what_is_open_and_held_back_is_bounded() {
     assert!(world.authenticator.exchanges.is_empty());
     assert_eq!(world.authenticator.refused_count(RefusalReason::Slow), EXCHANGES_MAX as u64);
     for index in 0..REFUSALS_MAX as u64 * 2 {
-        let step = SaslStep::Start { mechanism: "NONE".to_owned(), initial_response: None, loopback: false };
+        let step =
+            SaslStep::Start { mechanism: "NONE".to_owned(), initial_response: None, peer: peer(ELSEWHERE) };
         world.authenticator.handle_step(EXCHANGE_US_MAX * 2, SHARD, ConnectionId(index), step);
         assert!(world.authenticator.held_back.len() <= REFUSALS_MAX);
     }
@@ -397,9 +403,25 @@ fn an_abandoned_exchange_leaves_nothing() {
     let wrong = SaslStep::Start {
         mechanism: PLAIN.to_owned(),
         initial_response: Some(b"\0alice\0wrong".to_vec()),
-        loopback: false,
+        peer: peer(ELSEWHERE),
     };
     world.authenticator.handle_step(world.now, SHARD, CONNECTION, wrong);
     assert_eq!(world.step(SaslStep::Abandon), End::Silence);
     assert_eq!(world.authenticator.next_deadline(), None);
+}
+
+#[test]
+fn a_refused_client_is_known_by_the_name_it_gave() {
+    let world = World::with_alice(false);
+    let check = |mechanism: &str, message: &[u8], expected: Option<&str>| {
+        let exchange = Exchange::new(mechanism, Arc::clone(&world.authenticator.verifiers)).unwrap();
+        assert_eq!(exchange.user_named(message).as_deref(), expected, "{mechanism} {message:?}");
+    };
+    check(PLAIN, b"\0mallory\0guess", Some("mallory"));
+    check(PLAIN, b"root\0mallory\0guess", Some("mallory"));
+    check(PLAIN, b"nothing", None);
+    check(SCRAM, b"n,,n=mallory,r=abc", Some("mallory"));
+    check(SCRAM, b"n,", None);
+    check(ANONYMOUS, b"mallory", None);
+    check(PLAIN, &[[b'\0'; 1].as_slice(), &[b'm'; 1000]].concat(), Some(&"m".repeat(64)));
 }

@@ -25,12 +25,16 @@ use crate::users::prepare_name;
 /// Bytes of one message of a client; no mechanism of ours needs more.
 pub(super) const MESSAGE_BYTES_MAX: usize = 4096;
 
+/// Characters of a refused user's name in the log. The rest is left out.
+const LOGGED_NAME_MAX: usize = 64;
+
 static MECHANISMS: &[Mechanism] = &[SCRAM_SHA256, PLAIN, ANONYMOUS];
 
 /// One exchange.
 pub(super) struct Exchange {
     session: Session<ClaimValidation>,
     scram: bool,
+    plain: bool,
     /// Messages seen.
     messages: u32,
 }
@@ -77,7 +81,25 @@ impl Exchange {
             .with_callback(Callback { verifiers })
             .ok()?;
         let session = SASLServer::<ClaimValidation>::new(config).start_suggested(name).ok()?;
-        Some(Exchange { session, scram: mechanism == access::SCRAM, messages: 0 })
+        Some(Exchange {
+            session,
+            scram: mechanism == access::SCRAM,
+            plain: mechanism == access::PLAIN,
+            messages: 0,
+        })
+    }
+
+    /// The user that a message of the client names, right or wrong, as far as it fits a line of the log.
+    pub(super) fn user_named(&self, message: &[u8]) -> Option<String> {
+        // RFC 4616 §2: [authzid] NUL authcid NUL passwd; RFC 5802 §7: gs2-header "n=" username "," nonce.
+        let name = if self.plain {
+            message.split(|byte| *byte == 0).nth(1)?
+        } else if self.scram {
+            message.split(|byte| *byte == b',').nth(2)?.strip_prefix(b"n=")?
+        } else {
+            return None;
+        };
+        Some(String::from_utf8_lossy(name).chars().take(LOGGED_NAME_MAX).collect())
     }
 
     /// Takes a message of the client. A failed or claimed exchange is over.

@@ -139,12 +139,9 @@ struct ReceiveCommon {
 
 /// Sends, and reports what was not accepted.
 pub(super) fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
-    let (text, data);
+    let text;
     let message = match (&arguments.body, arguments.size) {
-        (_, Some(size)) => {
-            data = pattern(size);
-            TextMessage::Data(&data)
-        }
+        (_, Some(size)) => TextMessage::Pattern(size),
         (Some(body), None) if body == "-" => {
             text = standard_input()?;
             TextMessage::Text(&text)
@@ -269,11 +266,6 @@ fn standard_input() -> anyhow::Result<String> {
         .read_to_string(&mut text)
         .context("the standard input cannot be read as text")?;
     Ok(text)
-}
-
-/// A body of that size that is text and shows where it was cut.
-fn pattern(size: u64) -> Vec<u8> {
-    (b'a'..=b'z').cycle().take(size as usize).collect()
 }
 
 fn body_size(text: &str) -> Result<u64, String> {

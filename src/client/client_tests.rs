@@ -4,14 +4,15 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread::JoinHandle;
 
 use corelane_protocol::amqp10::{AttachAnswer, ErrorSpec, Outgoing, Progress, SendReadiness, Token};
-use corelane_shard::{ConnectionId, SaslReply, SaslStep};
+use corelane_shard::{ConnectionId, Peer, SaslReply, SaslStep};
 use corelane_wire::amqp10::{Role, TargetArchetype};
 
 use super::*;
 use crate::authenticate::{AccessRules, Authenticator, UsersSource};
 
 /// A broker of one connection, with these addresses: `accept`, `reject` and `release` take messages and say so,
-/// `missing` does not exist, and a number is a queue of so many messages.
+/// `missing` does not exist, `slam` ends the connection in the middle of a message, and a number is a queue of so many
+/// messages.
 struct Broker {
     stream: TcpStream,
     connection: Connection,
@@ -20,6 +21,7 @@ struct Broker {
     /// Links that we send on, and the messages left for each.
     queues: Vec<(LinkId, u64)>,
     taken: Vec<Vec<u8>>,
+    slams: bool,
 }
 
 /// What the broker saw.
@@ -29,18 +31,18 @@ struct Seen {
 }
 
 fn serve(users: Option<UsersSource>, size_max: u64) -> (Url, JoinHandle<Seen>) {
+    // Small, so that windows and frames play a part.
+    let config =
+        Config { max_message_size: size_max, max_frame_size: 4096, incoming_window: 8, ..Config::default() };
+    serve_with(users, config)
+}
+
+fn serve_with(users: Option<UsersSource>, config: Config) -> (Url, JoinHandle<Seen>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let rules = AccessRules { has_users: users.is_some(), allow_anonymous: false };
     let mechanisms = rules.mechanisms(true).iter().map(|name| Box::from(*name)).collect();
-    let config = Config {
-        sasl: Sasl::Server { mechanisms, required: true },
-        max_message_size: size_max,
-        // Small, so that windows and frames play a part.
-        max_frame_size: 4096,
-        incoming_window: 8,
-        ..Config::default()
-    };
+    let config = Config { sasl: Sasl::Server { mechanisms, required: true }, ..config };
     let thread = std::thread::spawn(move || {
         let broker = Broker {
             stream: listener.accept().unwrap().0,
@@ -49,6 +51,7 @@ fn serve(users: Option<UsersSource>, size_max: u64) -> (Url, JoinHandle<Seen>) {
             started: Instant::now(),
             queues: Vec::new(),
             taken: Vec::new(),
+            slams: false,
         };
         broker.run()
     });
@@ -74,13 +77,21 @@ impl Broker {
             }
             input = rest.to_vec();
             self.deliver();
+            let slams = self.slams && !input.is_empty();
+            if slams {
+                let error = ErrorSpec { condition: "test:enough", description: "we had enough" };
+                self.connection.close(Some(error));
+            }
             self.connection.finish_turn(now);
             let output = std::mem::take(self.connection.output());
             let sent = self.stream.write_all(&output);
             let filled = input.len();
             input.resize(filled + 4096, 0);
-            let count =
-                if closed || sent.is_err() { 0 } else { self.stream.read(&mut input[filled..]).unwrap_or(0) };
+            let count = if closed || slams || sent.is_err() {
+                0
+            } else {
+                self.stream.read(&mut input[filled..]).unwrap_or(0)
+            };
             input.truncate(filled + count);
             if count == 0 {
                 return Seen { taken: self.taken, accepted };
@@ -93,7 +104,7 @@ impl Broker {
             Event::SaslInit { mechanism, initial_response, .. } => self.sasl(SaslStep::Start {
                 mechanism: mechanism.to_owned(),
                 initial_response: initial_response.map(<[u8]>::to_vec),
-                loopback: true,
+                peer: Peer { loopback: true, address: None },
             }),
             Event::SaslResponse(response) => self.sasl(SaslStep::Response(response.to_vec())),
             Event::Opened(_) => self.connection.accept_open(),
@@ -148,6 +159,7 @@ impl Broker {
             return self.connection.refuse_attach(link, error);
         }
         self.connection.accept_attach(link, &AttachAnswer::default());
+        self.slams |= address == "slam";
         if receives {
             self.connection.grant_credit(link, 2, false);
         } else {
@@ -226,6 +238,25 @@ fn a_message_above_the_brokers_limit_is_not_sent() {
     let mut client = Client::connect(&url).unwrap();
     let error = client.send("queue", TextMessage::Data(&[0; 2000]), 1, &SendOptions::default()).unwrap_err();
     assert!(error.to_string().contains("at most 1000 bytes"), "{error}");
+}
+
+#[test]
+fn a_message_above_the_brokers_limit_is_not_even_made() {
+    let (url, _broker) = serve(None, 1000);
+    let mut client = Client::connect(&url).unwrap();
+    let endless = TextMessage::Pattern(u64::MAX / 2);
+    let error = client.send("queue", endless, 1, &SendOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("at most 1000 bytes"), "{error}");
+}
+
+/// The broker's reason is read although it does not take what is being sent any more.
+#[test]
+fn the_reason_of_a_close_is_told_whatever_the_socket_says() {
+    let (url, broker) = serve_with(None, Config::default());
+    let mut client = Client::connect(&url).unwrap();
+    let error = client.send("slam", TextMessage::Pattern(64 << 20), 1, &SendOptions::default()).unwrap_err();
+    assert_eq!(error.to_string(), "the broker closed the connection: we had enough (test:enough)");
+    broker.join().unwrap();
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub enum TextMessage<'a> {
     Text(&'a str),
     /// A data section.
     Data(&'a [u8]),
+    /// A data section of so many bytes, which are made when it is known that the broker takes them.
+    Pattern(u64),
 }
 
 /// What became of the messages.
@@ -74,6 +76,18 @@ impl Client {
         options: &SendOptions,
     ) -> Result<SendReport, ClientError> {
         let link = self.attach_sender(address)?;
+        let size_max = self.connection.message_size_max(link);
+        let pattern;
+        let message = match message {
+            TextMessage::Pattern(size) if size_max.is_some_and(|size_max| size > size_max) => {
+                return Err(ClientError::MessageTooLarge { size_max });
+            }
+            TextMessage::Pattern(size) => {
+                pattern = pattern_of(size);
+                TextMessage::Data(&pattern)
+            }
+            TextMessage::Text(_) | TextMessage::Data(_) => message,
+        };
         let mut report = SendReport::default();
         let mut sent = 0;
         let mut bytes = Vec::new();
@@ -224,7 +238,7 @@ fn encode(bytes: &mut Vec<u8>, message: TextMessage<'_>, number: u64, options: &
         message_id: Some(MessageId::Ulong(number)),
         content_type: match message {
             TextMessage::Text(_) => None,
-            TextMessage::Data(_) => Some("application/octet-stream"),
+            TextMessage::Data(_) | TextMessage::Pattern(_) => Some("application/octet-stream"),
         },
         group_id: options.group_id.as_deref(),
         ..Properties::default()
@@ -238,5 +252,11 @@ fn encode(bytes: &mut Vec<u8>, message: TextMessage<'_>, number: u64, options: &
     match message {
         TextMessage::Text(text) => write_amqp_value(bytes, &text),
         TextMessage::Data(data) => write_data(bytes, data),
+        TextMessage::Pattern(size) => write_data(bytes, &pattern_of(size)),
     }
+}
+
+/// A body of that size that is text and shows where it was cut.
+fn pattern_of(size: u64) -> Vec<u8> {
+    (b'a'..=b'z').cycle().take(size as usize).collect()
 }

@@ -113,6 +113,8 @@ fn a_wrong_file_is_told_with_file_place_reason_and_what_is_allowed() {
         }
     };
     check("shard = 4", &["line 1, column 1", "unknown field `shard`", "`shards`", "`idle-timeout`"]);
+    let error = layer("shard = 4").expect_err("an unknown key").to_string();
+    assert_eq!(error.matches("idle-timeout").count() + error.matches("idle_timeout").count(), 1, "{error}");
     check("\nshards = 0", &["line 2, column 10", "0 is out of range", "1 to 1024"]);
     check("shards = -1", &["line 1", "-1 is out of range", "1 to 1024"]);
     check("shards = \"four\"", &["line 1", "string \"four\"", "a whole number; allowed: 1 to 1024"]);

@@ -80,7 +80,7 @@ impl fmt::Display for FileError {
                 write!(formatter, "the configuration file {} cannot be read: {error}", file.display())
             }
             FileError::Invalid { file, error } => {
-                let text = error.to_string();
+                let text = one_spelling(&error.to_string());
                 write!(
                     formatter,
                     "the configuration file {} is not valid: {}",
@@ -93,6 +93,17 @@ impl fmt::Display for FileError {
 }
 
 impl std::error::Error for FileError {}
+
+/// Leaves out of a list of allowed keys those that are others of the list with `_` instead of `-`.
+fn one_spelling(text: &str) -> String {
+    let Some((before, listed)) = text.split_once("expected one of ") else { return text.to_owned() };
+    let (keys, after) = listed.split_once('\n').map_or((listed, ""), |(keys, after)| (keys, after));
+    let all: Vec<&str> = keys.split(", ").collect();
+    let twin = |key: &&str| key.contains('_') && all.contains(&key.replace('_', "-").as_str());
+    let kept: Vec<&str> = all.iter().copied().filter(|key| !twin(key)).collect();
+    let end = if after.is_empty() && !listed.ends_with('\n') { "" } else { "\n" };
+    format!("{before}expected one of {}{end}{after}", kept.join(", "))
+}
 
 impl Layer {
     /// The layer that a file holds. Relative paths in it are relative to the file.

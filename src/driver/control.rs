@@ -3,6 +3,7 @@
 //! As one more participant, with a port like theirs and a doorbell to wait for.
 
 use super::doorbell::Doorbell;
+use super::limits::{INBOX_MAILS, LANE_MAILS_MAX, LANE_MAILS_MIN};
 use corelane_mailbox::{Lane, Port};
 use corelane_shard::{Mail, Peer};
 use std::io;
@@ -109,12 +110,29 @@ pub struct Participants {
     pub control: ControlPort,
 }
 
+/// How much mail one lane holds.
+fn lane_mails(participants: usize) -> usize {
+    (INBOX_MAILS / participants).clamp(LANE_MAILS_MIN, LANE_MAILS_MAX)
+}
+
 /// Ports and doorbells for so many shards and the control thread.
 pub fn participants(shards: usize) -> io::Result<Participants> {
-    let mut ports = corelane_mailbox::Mailboxes::new(shards + 1, super::limits::LANE_MAILS);
+    let mut ports = corelane_mailbox::Mailboxes::new(shards + 1, lane_mails(shards + 1));
     let bells: Arc<[Doorbell]> =
         (0..=shards).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?.into();
     let port = ports.pop().expect("there is a port for each participant");
     let control = ControlPort::new(port, Arc::clone(&bells));
     Ok(Participants { ports, bells, control })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_share_a_budget_as_shards_become_many() {
+        for (participants, expect) in [(2, 1024), (9, 1024), (33, 496), (65, 252), (129, 128), (1025, 128)] {
+            assert_eq!(lane_mails(participants), expect, "{participants} participants");
+        }
+    }
 }

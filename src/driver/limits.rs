@@ -22,8 +22,15 @@ pub(super) const TURN_BYTES_MAX: usize = 1 << 20;
 /// Mail taken from each lane in one turn. The rest waits for the next.
 pub(super) const TURN_MAILS_MAX: usize = 64;
 
-/// Mail in one lane between two shards. More waits in the sender's outbox.
-pub(super) const LANE_MAILS: usize = 1024;
+/// Mail in one lane between two shards where there are few of them. More waits in the sender's outbox.
+pub(super) const LANE_MAILS_MAX: usize = 1024;
+
+/// Mail in one lane, however many shards there are: two turns' worth.
+pub(super) const LANE_MAILS_MIN: usize = 2 * TURN_MAILS_MAX;
+
+/// Mail of one kind in all lanes to one participant: the others share it, so that memory for lanes grows with the shards and not
+/// with their pairs, until each has no more than [`LANE_MAILS_MIN`].
+pub(super) const INBOX_MAILS: usize = 16 << 10;
 
 /// How long the last output of a connection that is being closed may take. Then the connection is reset.
 pub(super) const CLOSE_FLUSH_US: u64 = 4_000_000;

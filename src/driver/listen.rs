@@ -82,19 +82,18 @@ impl Listening {
 
     /// Who is at the other end of a connection that was accepted here.
     pub(super) fn peer(&self, socket: &OwnedFd) -> Peer {
-        if self.address.ip().to_canonical().is_loopback() {
-            // Nobody else reaches a loopback address.
-            return Peer { loopback: true };
-        }
-        let peer = getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
-        Peer { loopback: peer.is_some_and(|address| address.ip().to_canonical().is_loopback()) }
+        let address =
+            getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
+        let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+        // Nobody else reaches a loopback address.
+        Peer { loopback: is_loopback(self.address) || address.is_some_and(is_loopback), address }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpStream;
+    use std::net::{Ipv4Addr, TcpStream};
 
     fn accept_one(address: &str) -> (Listening, OwnedFd) {
         let listening = listen(address.parse().unwrap(), 8).unwrap();
@@ -119,7 +118,9 @@ mod tests {
     fn a_local_peer_is_known_on_any_listener() {
         for address in ["127.0.0.1:0", "0.0.0.0:0"] {
             let (listening, socket) = accept_one(address);
-            assert_eq!(listening.peer(&socket), Peer { loopback: true });
+            let peer = listening.peer(&socket);
+            assert!(peer.loopback);
+            assert_eq!(peer.address.unwrap().ip().to_canonical(), Ipv4Addr::LOCALHOST);
         }
     }
 

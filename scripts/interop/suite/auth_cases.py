@@ -65,6 +65,11 @@ def users(ctx):
     client.close()
     refused(inner, "a wrong password", **{**right, "password": "wrong"})
     refused(inner, "an unknown user", **{**right, "user": "mallory"})
+    lines = [line for line in inner.broker.log_tail().splitlines() if "authentication refused" in line]
+    check(
+        any("mallory" in line and "127.0.0.1:" in line for line in lines),
+        f"the log does not say who was refused: {lines}",
+    )
     refused(inner, "ANONYMOUS", allowed_mechs="ANONYMOUS")
     refused(
         inner, "guest/guest", user="guest", password="guest", allowed_mechs="PLAIN", allow_insecure_mechs=True

