@@ -18,11 +18,12 @@ impl<M: Message> Engine<M> {
     /// Adds a consumer. It starts as not interested, for lack of credit (or on standby).
     pub fn attach_consumer(
         &mut self,
-        _now: u64,
+        now: u64,
         queue: QueueId,
         spec: ConsumerSpec,
     ) -> Result<ConsumerId, AttachRefusal> {
         let queue = self.resolve_queue(queue).ok_or(AttachRefusal::QueueGone)?;
+        self.now = now;
         if self.consumers.count() >= self.limits.consumers_max as usize {
             return Err(AttachRefusal::ConsumersFull);
         }
@@ -32,7 +33,7 @@ impl<M: Message> Engine<M> {
         }
         let (owner, priority) = (spec.owner, spec.priority);
         let class = self.find_class(queue, spec)?;
-        let mut consumer = Consumer::new(queue, class, owner, priority);
+        let mut consumer = Consumer::new(queue, class, owner, priority, now);
         let browses = self.classes[class].mode == AcquireMode::Browse;
         if browses {
             let late = self.queues[queue].late.next;
@@ -56,6 +57,7 @@ impl<M: Message> Engine<M> {
         let Some(index) = self.resolve_consumer(consumer) else {
             return;
         };
+        self.now = now;
         let queue = self.consumers[index].queue;
         self.consumers[index].closing = true;
         let was_notified = self.consumers[index].list == ConsumerList::Notified;

@@ -56,6 +56,8 @@ pub(crate) struct Consumer {
     pub(crate) wake_count: u64,
     pub(crate) delivered_count: u64,
     pub(crate) last_cause: Cause,
+    /// When it came into its list.
+    pub(crate) since: u64,
 }
 
 /// A consumer's part on a queue that limits how many are active. Elsewhere all are active.
@@ -78,7 +80,7 @@ pub(crate) struct Browser {
 }
 
 impl Consumer {
-    pub(crate) fn new(queue: u32, class: u32, owner: u64, priority: i32) -> Self {
+    pub(crate) fn new(queue: u32, class: u32, owner: u64, priority: i32, since: u64) -> Self {
         Consumer {
             queue,
             class,
@@ -103,6 +105,7 @@ impl Consumer {
             wake_count: 0,
             delivered_count: 0,
             last_cause: Cause::Attached,
+            since,
         }
     }
 

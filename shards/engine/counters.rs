@@ -1,6 +1,6 @@
 //! What does the engine tell about itself?
 
-use crate::ids::{ConsumerId, QueueId};
+use crate::ids::{ConsumerId, Place, QueueId};
 use crate::properties::PauseReason;
 
 /// The list of the consumer manager a consumer is in.
@@ -60,6 +60,17 @@ pub struct ConsumerView {
     pub list: ConsumerList,
     /// Why it is in that list.
     pub cause: Cause,
+    /// Since when, as far as the engine was told the time. Microseconds since the epoch.
+    pub since: u64,
+    /// Consumers with the same number share a class, and so a cursor.
+    pub class: u32,
+    /// Where it looks next: a browser's own cursor, else its class's. Nothing it could take lies before it, except what came back in
+    /// groups it owns or was refused by others of its class.
+    pub cursor: Place,
+    /// Entries at its cursor or behind that it may come to take, as far as they are in reach: exact for a consumer without a filter. With a
+    /// filter, those that are known to match, or while its class scans, all that are in reach: at most so many. For a browser, those it
+    /// has not passed, whether they match or not.
+    pub lag: u64,
     /// Times it was moved to Notified (or, a browser, out of caught up).
     pub wake_count: u64,
     pub delivered_count: u64,
@@ -150,6 +161,10 @@ pub struct QueueCounters {
     pub exhausted: u64,
     /// `overflow`.
     pub dropped: u64,
+    /// A later message of the same last-value key has come.
+    pub replaced: u64,
+    /// Taken out by an operator: purged or removed.
+    pub removed: u64,
     pub refused_publications: u64,
     pub ack_deadlines_missed: u64,
 }

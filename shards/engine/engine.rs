@@ -17,7 +17,7 @@ use crate::ids::{ConsumerId, Place, QueueId};
 use crate::limits::{LEVELS, Limits};
 use crate::list::{Chain, Links, List};
 use crate::properties::{DeadLetter, Overflow, QueueProperties};
-use crate::queue::Queue;
+use crate::queue::{Extras, Queue};
 use crate::selector::{self, Field, Fields, HeaderField};
 use crate::slots::{NONE, Slots};
 use crate::store::Store;
@@ -31,6 +31,10 @@ pub trait Message {
     fn group(&self) -> Option<&str>;
     /// A field by name, for filters. The engine itself answers `JMSRedelivered` and `JMSXDeliveryCount`.
     fn field(&self, field: &Field) -> selector::Value<'_>;
+    /// When it came into its queue. Tells which of several priorities has the oldest message, and nothing else.
+    fn enqueued_at(&self) -> u64 {
+        0
+    }
 }
 
 /// The queues and consumers of one shard.
@@ -56,6 +60,10 @@ pub struct Engine<M> {
     pub(crate) graveyard: Vec<u32>,
     pub(crate) spent: Vec<M>,
     pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
+    /// Queues whose producers were to wait and may go on.
+    pub(crate) roomy: VecDeque<QueueId>,
+    /// The last time that was told.
+    pub(crate) now: u64,
     /// An entry whose message was lent out to be changed: its size is not counted in its queue until that is asked for.
     pub(crate) lent: Option<EntryRef>,
     pub(crate) next_acquisition: u32,
@@ -97,6 +105,8 @@ impl<M: Message> Engine<M> {
             graveyard: Vec::new(),
             spent: Vec::new(),
             dead_letters: VecDeque::new(),
+            roomy: VecDeque::new(),
+            now: 0,
             lent: None,
             next_acquisition: 1,
             next_ticket: 0,
@@ -136,12 +146,15 @@ impl<M: Message> Engine<M> {
 
     /// Changes a queue's properties; consumers are paused, resumed, activated or put on standby accordingly. Times that
     /// are running already stay as they are.
-    pub fn set_properties(&mut self, _now: u64, queue: QueueId, properties: QueueProperties) {
+    pub fn set_properties(&mut self, now: u64, queue: QueueId, properties: QueueProperties) {
         let Some(queue) = self.resolve_queue(queue) else {
             return;
         };
+        self.now = now;
+        self.measure_lent();
         let state = &mut self.queues[queue];
         let before = std::mem::replace(&mut state.properties, properties);
+        state.extras = Extras::of(&properties);
         // While it was off, nobody kept the marks.
         if before.overflow != Overflow::DropOldest {
             state.drop_marks = [0; LEVELS];
@@ -152,32 +165,12 @@ impl<M: Message> Engine<M> {
                 self.refresh_group(queue, group, Cause::GroupFreed);
             }
         }
+        self.note_room(queue);
         self.review_roles(queue);
         let consumers: Vec<u32> = self.queues[queue].consumers.iter(&self.consumers).collect();
         for consumer in consumers {
             self.review(consumer);
         }
-    }
-
-    /// Removes every entry that neither a consumer nor a transaction has, delayed ones included, and answers how many that were.
-    pub fn purge(&mut self, _now: u64, queue: QueueId) -> u64 {
-        let Some(queue) = self.resolve_queue(queue) else {
-            return 0;
-        };
-        let mut count = 0;
-        for level in 0..self.queues[queue].entries.trees.len() {
-            let mut from = 0;
-            while let Some(entry) = self.store.first_live(&self.queues[queue].entries.trees[level], from) {
-                from = self.store.place(entry).sequence() + 1;
-                if self.store.entry(entry).is_free() {
-                    self.withdraw(entry);
-                    let message = self.remove_entry(entry);
-                    self.spent.push(message);
-                    count += 1;
-                }
-            }
-        }
-        count
     }
 
     /// A message that left for good, so that its memory can be used again.

@@ -50,6 +50,7 @@ const STATE: u8 = 0b111;
 const SEEN: u8 = 1 << 3;
 const REFUSED: u8 = 1 << 4;
 const RETURNED: u8 = 1 << 5;
+const KEYED: u8 = 1 << 7;
 
 impl<M> Entry<M> {
     pub(crate) fn vacant() -> Self {
@@ -175,6 +176,15 @@ impl<M> Entry<M> {
 
     pub(crate) fn set_returned(&mut self, returned: bool) {
         self.bits = if returned { self.bits | RETURNED } else { self.bits & !RETURNED };
+    }
+
+    /// Whether it was published with a last-value key. If its queue's table does not name it, a later one has come.
+    pub(crate) fn keyed(&self) -> bool {
+        self.bits & KEYED != 0
+    }
+
+    pub(crate) fn set_keyed(&mut self) {
+        self.bits |= KEYED;
     }
 
     pub(crate) fn delivery_count(&self) -> u32 {

@@ -1,9 +1,11 @@
 //! Why is this message not delivered? What the engine shows of itself.
 
+use crate::consumer::Browser;
 use crate::counters::{ConsumerView, Depth, EngineCounters, EntryState, EntryView, QueueCounters, Verdict};
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{ConsumerId, Place, QueueId};
+use crate::selector::Filter;
 use crate::slots::NONE;
 
 impl<M: Message> Engine<M> {
@@ -59,10 +61,13 @@ impl<M: Message> Engine<M> {
 
     /// What an entry is doing; none: it is not in the queue (any more).
     pub fn explain_entry(&self, queue: QueueId, place: Place) -> Option<EntryView> {
-        let index = self.resolve_queue(queue)?;
-        let entry = self.find(index, place)?;
-        let stored = self.store.entry(entry);
-        let queue = &self.queues[index];
+        let queue = self.resolve_queue(queue)?;
+        Some(self.view(self.find(queue, place)?))
+    }
+
+    pub(crate) fn view(&self, entry: EntryRef) -> EntryView {
+        let (stored, place) = (self.store.entry(entry), self.store.place(entry));
+        let queue = &self.queues[self.store.queue(entry)];
         let group = (stored.group != NONE).then(|| &queue.groups.groups[stored.group]);
         let state = match stored.state() {
             State::Available if group.is_some_and(|group| group.holds_back(&self.store, place)) => {
@@ -75,14 +80,14 @@ impl<M: Message> Engine<M> {
             State::Retired => EntryState::Retired(stored.retired_by()),
         };
         let owner = group.filter(|group| group.owner != NONE).map(|group| self.consumer_id(group.owner));
-        Some(EntryView {
+        EntryView {
             state,
             group_owner: owner,
             delivery_count: stored.delivery_count(),
             acquired_count: stored.acquired_count(),
             expires_at: stored.expires_at(),
             refused_count: queue.refusals.get(&place).map_or(0, |refusal| refusal.consumers.len()),
-        })
+        }
     }
 
     /// Why a consumer does, or does not, get an entry.
@@ -109,7 +114,12 @@ impl<M: Message> Engine<M> {
 
     /// Where a consumer stands and why.
     pub fn explain(&self, consumer: ConsumerId) -> Option<ConsumerView> {
-        let consumer = &self.consumers[self.resolve_consumer(consumer)?];
+        let index = self.resolve_consumer(consumer)?;
+        let consumer = &self.consumers[index];
+        let (cursor, lag) = match &consumer.browser {
+            Some(browser) => self.browser_cursor(consumer.queue, browser),
+            None => self.class_cursor(consumer.class),
+        };
         let class = &self.classes[consumer.class];
         Some(ConsumerView {
             queue: self.queue_id(consumer.queue),
@@ -117,6 +127,10 @@ impl<M: Message> Engine<M> {
             priority: consumer.priority,
             list: consumer.list,
             cause: consumer.last_cause,
+            since: consumer.since,
+            class: consumer.class,
+            cursor,
+            lag,
             wake_count: consumer.wake_count,
             delivered_count: consumer.delivered_count,
             unsettled_count: consumer.unsettled_count(),
@@ -124,5 +138,47 @@ impl<M: Message> Engine<M> {
             class_consumers: class.consumers,
             scanning: class.is_scanning(),
         })
+    }
+
+    /// The groups that belong to a consumer, each with how many messages of it the consumer holds.
+    pub fn groups_of(&self, consumer: ConsumerId) -> impl Iterator<Item = (&str, u32)> {
+        let consumer = self.resolve_consumer(consumer).map(|index| &self.consumers[index]);
+        consumer.into_iter().flat_map(|consumer| {
+            let groups = &self.queues[consumer.queue].groups.groups;
+            consumer.owned.iter(groups).map(|group| (groups[group].name(), groups[group].unsettled))
+        })
+    }
+
+    /// What a consumer's filter says; none: it has none.
+    pub fn filter_text(&self, consumer: ConsumerId) -> Option<String> {
+        let class = self.consumers[self.resolve_consumer(consumer)?].class;
+        self.classes[class].filter.as_ref().map(Filter::to_string)
+    }
+
+    /// Where the consumers of a class look next, and how much there may be for them.
+    fn class_cursor(&self, class: u32) -> (Place, u64) {
+        let state = &self.classes[class];
+        let queue = &self.queues[state.queue];
+        let takeable = queue.entries.takeable;
+        if state.is_plain() {
+            let first = queue.entries.first_takeable(&self.store, state.mark);
+            let cursor = first.map_or_else(|| queue.entries.end(), |entry| self.store.place(entry));
+            return (cursor, state.work(takeable));
+        }
+        let first = state.candidates.iter().find(|place| self.find_takeable(state.queue, **place).is_some());
+        let scanned_to = state.scanned_to(queue.scans.front).min(queue.entries.end());
+        let lag = if state.is_scanning() { takeable } else { state.work(takeable) };
+        (first.copied().unwrap_or(scanned_to), lag)
+    }
+
+    /// Where a browser looks next, and how much it has not passed.
+    fn browser_cursor(&self, queue: u32, browser: &Browser) -> (Place, u64) {
+        let queue = &self.queues[queue];
+        let ahead = |level: usize| queue.entries.trees[level].next.saturating_sub(browser.cursors[level]);
+        let levels = 0..queue.entries.trees.len();
+        let level = levels.clone().find(|level| ahead(*level) > 0).unwrap_or(levels.end - 1);
+        let late = queue.late.entries.iter().filter(|(ordinal, _)| *ordinal >= browser.late).count() as u64;
+        let lag = levels.map(ahead).sum::<u64>() + late;
+        (Place::new(level, browser.cursors[level]), lag.min(queue.entries.messages))
     }
 }

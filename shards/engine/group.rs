@@ -103,6 +103,10 @@ impl Groups {
 }
 
 impl Group {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.line.is_empty() && self.returned.is_empty()
     }

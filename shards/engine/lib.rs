@@ -31,14 +31,18 @@ mod filter_index;
 mod group;
 mod grouping;
 mod ids;
+mod last_value;
 mod limits;
 mod list;
+mod listing;
 mod manager;
 mod properties;
 mod publish;
 mod pull;
 mod queue;
+mod redelivery;
 mod roles;
+mod room;
 mod scan;
 pub mod selector;
 mod settle;
@@ -57,7 +61,8 @@ pub use engine::{Engine, Message};
 pub use ids::{Acquisition, ConsumerId, Origin, Place, QueueId};
 pub use limits::Limits;
 pub use properties::{
-    AcquireMode, AttachRefusal, ConsumerSpec, DeadLetter, DeadLetterReason, Delivery, Desire, EnqueueRefusal,
-    Outcome, Overflow, PauseReason, Prefetch, Publication, Pull, QueueProperties, Settled,
+    AcquireMode, AttachRefusal, ConsumerSpec, DeadLetter, DeadLetterReason, Delivery, Desire, Dispatch,
+    EnqueueRefusal, Outcome, Overflow, PauseReason, Prefetch, Publication, Pull, QueueProperties, Settled,
 };
+pub use redelivery::RedeliveryDelay;
 pub use topics::{PATTERN_WORDS_MAX, TopicTrie, is_pattern_valid};

@@ -41,7 +41,8 @@ struct Choice {
 
 impl<M: Message> Engine<M> {
     /// Tells whether a consumer can take messages. A notified consumer that pauses hands its notification on.
-    pub fn set_notify_work_desired(&mut self, _now: u64, consumer: ConsumerId, desire: Desire) {
+    pub fn set_notify_work_desired(&mut self, now: u64, consumer: ConsumerId, desire: Desire) {
+        self.now = now;
         if let Some(consumer) = self.resolve_consumer(consumer) {
             self.consumers[consumer].desire = match desire {
                 // The engine's own reasons are not for others to set: they would never end.
@@ -70,10 +71,11 @@ impl<M: Message> Engine<M> {
     ///
     /// False: no pull will follow, since the consumer is paused, on standby or at its prefetch; nothing can be delivered to it
     /// now.
-    pub fn request_pull(&mut self, _now: u64, consumer: ConsumerId) -> bool {
+    pub fn request_pull(&mut self, now: u64, consumer: ConsumerId) -> bool {
         let Some(consumer) = self.resolve_consumer(consumer) else {
             return false;
         };
+        self.now = now;
         match self.consumers[consumer].list {
             ConsumerList::Interested => self.transition(consumer, ConsumerList::Notified, Cause::Requested),
             ConsumerList::NonAcquiring { .. } => {
@@ -100,7 +102,7 @@ impl<M: Message> Engine<M> {
         }
         self.leave(index);
         let consumer = &mut self.consumers[index];
-        (consumer.list, consumer.last_cause) = (to, cause);
+        (consumer.list, consumer.last_cause, consumer.since) = (to, cause, self.now);
         let (queue, priority) = (consumer.queue, consumer.priority);
         self.enter(index);
         let was_ready = matches!(from, ConsumerList::Interested | ConsumerList::Notified);

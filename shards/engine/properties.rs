@@ -1,6 +1,7 @@
 //! What goes into the engine, and what comes out? The plain types of its interface.
 
 use crate::ids::{Acquisition, Origin, Place, QueueId};
+use crate::redelivery::RedeliveryDelay;
 use crate::selector::Filter;
 
 /// What a queue is like. All of it can be changed while the queue runs.
@@ -11,6 +12,8 @@ pub struct QueueProperties {
     /// So many consumers are active and the others stand by; none: all are active. Browsers do not count.
     pub consumers_max: Option<u32>,
     pub prefetch: Prefetch,
+    /// Who gets a message that several could take.
+    pub dispatch: Dispatch,
     /// Replaces the producer's expiry: microseconds after enqueueing; `Some(0)`: never; none: the producer's stands.
     pub expiration_us: Option<u64>,
     /// Whether messages have a level by their priority; else all share one. Holds for messages enqueued from now on.
@@ -26,8 +29,8 @@ pub struct QueueProperties {
     pub dead_letter: bool,
     /// A message whose delivery-count reaches this is treated as rejected. None: no limit.
     pub deliveries_max: Option<u32>,
-    /// How long a message that comes back as failed waits before it is available again.
-    pub redelivery_delay_us: Option<u64>,
+    /// How long a message that comes back as failed waits before it is available again. None: not at all.
+    pub redelivery: Option<RedeliveryDelay>,
     /// Messages in the queue, whatever their state. Full: see `overflow`.
     pub messages_max: Option<u64>,
     /// Bytes of the messages in the queue, as [`Message::size`](crate::Message::size) tells them. Full: see `overflow`.
@@ -48,6 +51,16 @@ pub enum Prefetch {
     Limit(u32),
 }
 
+/// Which of several ready consumers of the highest priority gets a message that each of them could take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Dispatch {
+    /// They take turns, one message each.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest unsettled messages; of several, the one that has waited longest.
+    LeastOutstanding,
+}
+
 /// What happens to a publication when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Overflow {
@@ -56,6 +69,9 @@ pub enum Overflow {
     Reject,
     /// The oldest entries that nobody holds are dropped to make room. If all are held the queue overshoots.
     DropOldest,
+    /// It is taken all the same, and its producers are to wait: [`Engine::is_full`](crate::Engine::is_full) says so, and
+    /// [`Engine::poll_room`](crate::Engine::poll_room) when they may go on. The queue overshoots by what is on its way.
+    Block,
 }
 
 /// A message on its way into a queue.
@@ -73,6 +89,9 @@ pub struct Publication<M> {
     /// Published inside a transaction that is open: the entry has its place, but nobody sees it before
     /// [`commit_pending`](crate::Engine::commit_pending).
     pub pending: bool,
+    /// Of all messages with this key the queue keeps the last: an older one is deleted, or, if a consumer holds it, dropped instead
+    /// of going back.
+    pub last_value: Option<Box<[u8]>>,
 }
 
 impl<M> Publication<M> {
@@ -85,6 +104,7 @@ impl<M> Publication<M> {
             held_until: None,
             origin: Origin(0),
             pending: false,
+            last_value: None,
         }
     }
 }

@@ -10,13 +10,9 @@ use crate::counters::{Cause, ConsumerList};
 use crate::engine::{Engine, Message, Reader};
 use crate::entry::{EntryRef, State};
 use crate::ids::{Place, QueueId};
-use crate::properties::{DeadLetter, DeadLetterReason, EnqueueRefusal, Overflow, Publication};
-use crate::queue::Matching;
+use crate::properties::{DeadLetter, DeadLetterReason, EnqueueRefusal, Publication};
+use crate::queue::{Extras, Matching};
 use crate::slots::NONE;
-
-/// Entries `DropOldest` looks at for one publication. When none of them can be dropped the queue overshoots, and the
-/// next publication goes on from there.
-const DROP_STEPS_MAX: usize = 256;
 
 impl<M: Message> Engine<M> {
     /// Puts a message into a queue. If it is available at once, one ready consumer that can take it is notified.
@@ -29,8 +25,11 @@ impl<M: Message> Engine<M> {
         let Some(index) = self.resolve_queue(queue) else {
             return Err((publication.message, EnqueueRefusal::QueueGone));
         };
+        self.now = now;
         let size = publication.message.size() as u64;
-        if let Err(refusal) = self.make_room(index, size) {
+        let key = publication.last_value.as_ref().filter(|_| !publication.pending);
+        let replaced = key.and_then(|key| self.find_replaced(index, key));
+        if let Err(refusal) = self.make_room(index, size, replaced) {
             self.queues[index].counters.refused_publications += 1;
             return Err((publication.message, refusal));
         }
@@ -58,11 +57,17 @@ impl<M: Message> Engine<M> {
         stored.fill(publication.message, State::Available, publication.origin, expires_at);
         stored.group = group;
         let place = self.store.place(entry);
+        if let Some(key) = publication.last_value {
+            self.note_key(index, entry, key, publication.pending);
+        }
         if publication.pending {
             self.suspend(entry, held_until);
         } else {
-            queue.counters.enqueued += 1;
+            self.queues[index].counters.enqueued += 1;
             self.introduce(now, entry, held_until, false, Cause::Published);
+        }
+        if self.queues[index].extras.has(Extras::BLOCKS) {
+            self.note_room(index);
         }
         Ok(place)
     }
@@ -180,14 +185,21 @@ impl<M: Message> Engine<M> {
         if self.store.entry(entry).refused() {
             self.forget_refusals(index, place);
         }
+        if self.store.entry(entry).keyed() {
+            self.forget_last(index, place);
+        }
         let group = self.store.entry(entry).group;
         let queue = &mut self.queues[index];
         let message = self.store.remove(queue.entries.tree_mut(place), entry);
         queue.entries.messages -= 1;
         queue.entries.bytes -= message.size() as u64;
+        let blocks = queue.extras.has(Extras::BLOCKS);
         if group != NONE {
             queue.groups.groups[group].entries -= 1;
             self.refresh_group(index, group, Cause::GroupFreed);
+        }
+        if blocks {
+            self.note_room(index);
         }
         message
     }
@@ -283,54 +295,5 @@ impl<M: Message> Engine<M> {
         {
             self.transition(first, ConsumerList::Notified, Cause::MoreWork);
         }
-    }
-
-    fn make_room(&mut self, queue: u32, size: u64) -> Result<(), EnqueueRefusal> {
-        if self.store.count() >= u64::from(self.limits.entries_max) {
-            return Err(EnqueueRefusal::ShardFull);
-        }
-        let properties = &self.queues[queue].properties;
-        if properties.messages_max.is_none() && properties.bytes_max.is_none() {
-            return Ok(());
-        }
-        let properties = *properties;
-        self.measure_lent();
-        let mut steps = DROP_STEPS_MAX;
-        loop {
-            let entries = &self.queues[queue].entries;
-            let refusal = if properties.messages_max.is_some_and(|max| entries.messages >= max) {
-                EnqueueRefusal::MessagesFull
-            } else if properties.bytes_max.is_some_and(|max| entries.bytes + size > max) {
-                EnqueueRefusal::BytesFull
-            } else {
-                return Ok(());
-            };
-            match properties.overflow {
-                Overflow::Reject => return Err(refusal),
-                Overflow::DropOldest if !self.drop_oldest(queue, &mut steps) => return Ok(()),
-                Overflow::DropOldest => {}
-            }
-        }
-    }
-
-    /// Drops the oldest entry that nobody holds, of the lowest priority that has one.
-    fn drop_oldest(&mut self, queue: u32, steps: &mut usize) -> bool {
-        for level in (0..self.queues[queue].entries.trees.len()).rev() {
-            while *steps > 0 {
-                let state = &mut self.queues[queue];
-                let from = state.drop_marks[level];
-                let Some(entry) = self.store.first_live(&state.entries.trees[level], from) else {
-                    break;
-                };
-                *steps -= 1;
-                state.drop_marks[level] = self.store.place(entry).sequence() + 1;
-                if self.store.entry(entry).is_free() {
-                    self.withdraw(entry);
-                    self.bury(entry, DeadLetterReason::Overflow);
-                    return true;
-                }
-            }
-        }
-        false
     }
 }

@@ -39,6 +39,7 @@ impl<M: Message> Engine<M> {
         let Some(index) = self.resolve_consumer(consumer) else {
             return Pull::Nothing;
         };
+        self.now = now;
         let (pulled, browsed) = match self.consumers[index].list {
             ConsumerList::NotInterested(_) => return Pull::Nothing,
             ConsumerList::NonAcquiring { .. } => (self.browse(now, index), true),

@@ -14,14 +14,17 @@ use crate::entry::EntryRef;
 use crate::filter_index::FilterIndex;
 use crate::group::Groups;
 use crate::ids::Place;
+use crate::last_value::LastValues;
 use crate::limits::LEVELS;
 use crate::list::{Links, List};
-use crate::properties::{PauseReason, QueueProperties};
+use crate::properties::{Overflow, PauseReason, QueueProperties};
+use crate::room::Room;
 use crate::slots::NONE;
 use crate::store::{Store, Tree};
 
 pub(crate) struct Queue {
     pub(crate) properties: QueueProperties,
+    pub(crate) extras: Extras,
     /// Deleted: nobody can name it any more, its entries are dismantled in slices.
     pub(crate) deleted: bool,
     pub(crate) entries: Entries,
@@ -57,7 +60,15 @@ pub(crate) struct Queue {
     pub(crate) late: Late,
     /// For `DropOldest`: per level, nothing before it could be dropped.
     pub(crate) drop_marks: [u64; LEVELS],
+    /// For `Block`: what its producers were told.
+    pub(crate) room: Room,
+    /// None: no message has had a key yet.
+    pub(crate) last_values: Option<Box<LastValues>>,
 }
+
+/// What a queue's properties ask for at each message beyond the ordinary, so that the message path asks once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extras(u8);
 
 /// The trees, and what they add up to.
 pub(crate) struct Entries {
@@ -133,6 +144,7 @@ impl Queue {
     pub(crate) fn new(properties: QueueProperties, seed: u64) -> Self {
         Queue {
             properties,
+            extras: Extras::of(&properties),
             deleted: false,
             entries: Entries::new(),
             counters: QueueCounters::default(),
@@ -154,6 +166,8 @@ impl Queue {
             scans: Scans::new(),
             late: Late::new(),
             drop_marks: [0; LEVELS],
+            room: Room::Enough,
+            last_values: None,
         }
     }
 
@@ -166,6 +180,11 @@ impl Queue {
         }
     }
 
+    /// The last values, from the first message with a key on.
+    pub(crate) fn last_values_mut(&mut self) -> &mut LastValues {
+        self.last_values.get_or_insert_with(|| Box::new(LastValues::new()))
+    }
+
     pub(crate) fn band_mut(&mut self, priority: i32) -> &mut QueueBand {
         let position = self.bands.iter().position(|band| band.priority == priority);
         &mut self.bands[position.expect("a consumer's band is there as long as the consumer")]
@@ -174,6 +193,29 @@ impl Queue {
     /// The highest priority that has a ready consumer.
     pub(crate) fn ready_priority(&self) -> Option<i32> {
         self.bands.iter().find(|band| band.ready > 0).map(|band| band.priority)
+    }
+}
+
+impl Extras {
+    /// `messages_max` or `bytes_max`.
+    pub(crate) const LIMITS: Extras = Extras(1);
+    /// Limits under `Overflow::Block`.
+    pub(crate) const BLOCKS: Extras = Extras(1 << 1);
+    /// `Overflow::DropOldest`.
+    pub(crate) const DROPS: Extras = Extras(1 << 2);
+
+    pub(crate) fn of(properties: &QueueProperties) -> Self {
+        let limits = properties.messages_max.is_some() || properties.bytes_max.is_some();
+        let wanted = [
+            (Self::LIMITS, limits),
+            (Self::BLOCKS, limits && properties.overflow == Overflow::Block),
+            (Self::DROPS, properties.overflow == Overflow::DropOldest),
+        ];
+        Extras(wanted.iter().filter(|(_, wanted)| *wanted).fold(0, |all, (extra, _)| all | extra.0))
+    }
+
+    pub(crate) fn has(self, extra: Extras) -> bool {
+        self.0 & extra.0 != 0
     }
 }
 
@@ -247,6 +289,12 @@ impl Entries {
             levels &= levels - 1;
         }
         None
+    }
+
+    /// Where the next entry of the lowest priority comes.
+    pub(crate) fn end(&self) -> Place {
+        let lowest = self.trees.len() - 1;
+        Place::new(lowest, self.trees[lowest].next)
     }
 
     /// The entry at a place, if it is still there.

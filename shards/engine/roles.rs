@@ -14,7 +14,8 @@ use crate::properties::PauseReason;
 impl<M: Message> Engine<M> {
     /// The operator's hand-over: an active consumer of a queue that limits them goes to the end of the standbys of its
     /// priority, if there is one to take over. What it holds stays with it; the next starts when that is settled.
-    pub fn hand_over(&mut self, _now: u64, consumer: ConsumerId) {
+    pub fn hand_over(&mut self, now: u64, consumer: ConsumerId) {
+        self.now = now;
         if let Some(index) = self.resolve_consumer(consumer)
             && self.consumers[index].role == Role::Active
             && self.consumers[index].browser.is_none()

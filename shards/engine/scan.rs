@@ -11,7 +11,8 @@ use crate::ids::Place;
 
 impl<M: Message> Engine<M> {
     /// A bounded slice of scanning for filtered classes and of dismantling deleted queues. True: there is more to do.
-    pub fn run_slice(&mut self, _now: u64) -> bool {
+    pub fn run_slice(&mut self, now: u64) -> bool {
+        self.now = now;
         if let Some(queue) = self.scanning.first() {
             self.scanning.move_to_back(&mut self.queues, queue);
             self.scan_slice(queue);

@@ -9,6 +9,7 @@ use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{Acquisition, ConsumerId, Place};
 use crate::properties::{AcquireMode, DeadLetterReason, Outcome, PauseReason, Settled};
+use crate::queue::Extras;
 use crate::slots::NONE;
 
 impl<M: Message> Engine<M> {
@@ -21,6 +22,7 @@ impl<M: Message> Engine<M> {
         acquisition: Acquisition,
         outcome: Outcome,
     ) -> Settled {
+        self.now = now;
         let Some((index, entry)) = self.find_held(consumer, place, acquisition) else {
             return self.settled_late(consumer);
         };
@@ -61,6 +63,24 @@ impl<M: Message> Engine<M> {
         }
     }
 
+    /// The holder of a delivery is still at it: its ack deadline starts anew.
+    pub fn renew(
+        &mut self,
+        now: u64,
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+    ) -> Settled {
+        let Some((_, entry)) = self.find_held(consumer, place, acquisition) else {
+            return if self.browses(consumer) { Settled::Done } else { Settled::Late };
+        };
+        match self.queues[self.store.queue(entry)].properties.ack_deadline_us {
+            Some(deadline) => self.set_timer(now, entry, now.saturating_add(deadline)),
+            None => self.clear_timer(entry),
+        }
+        Settled::Done
+    }
+
     /// The message of a delivery that has not ended.
     pub fn message(&self, consumer: ConsumerId, place: Place, acquisition: Acquisition) -> Option<&M> {
         let (_, entry) = self.find_held(consumer, place, acquisition)?;
@@ -94,6 +114,9 @@ impl<M: Message> Engine<M> {
         if let Some(entry) = self.lent.take() {
             let queue = self.store.queue(entry);
             self.queues[queue].entries.bytes += self.lent_size(entry);
+            if self.queues[queue].extras.has(Extras::BLOCKS) {
+                self.note_room(queue);
+            }
         }
     }
 
@@ -118,6 +141,9 @@ impl<M: Message> Engine<M> {
 
     /// Puts an entry back into its place, unless its time is over.
     pub(crate) fn give_back(&mut self, now: u64, entry: EntryRef) {
+        if self.is_replaced(entry) {
+            return self.drop_replaced(entry);
+        }
         let index = self.store.queue(entry);
         self.queues[index].counters.returned += 1;
         let stored = self.store.entry_mut(entry);
@@ -134,6 +160,9 @@ impl<M: Message> Engine<M> {
 
     /// The same for one whose delivery failed: it may have failed too often, or has to wait.
     pub(crate) fn give_back_failed(&mut self, now: u64, entry: EntryRef) {
+        if self.is_replaced(entry) {
+            return self.drop_replaced(entry);
+        }
         let index = self.store.queue(entry);
         let properties = self.queues[index].properties;
         let count = self.store.entry(entry).delivery_count();
@@ -141,9 +170,10 @@ impl<M: Message> Engine<M> {
             self.bury(entry, DeadLetterReason::DeliveriesMax);
             return;
         }
-        let Some(delay) = properties.redelivery_delay_us.filter(|delay| *delay > 0) else {
+        let delay = properties.redelivery.map_or(0, |delay| delay.after(count));
+        if delay == 0 {
             return self.give_back(now, entry);
-        };
+        }
         let queue = &mut self.queues[index];
         queue.counters.returned += 1;
         queue.entries.held += 1;
@@ -216,13 +246,15 @@ impl<M: Message> Engine<M> {
     }
 
     pub(crate) fn settled_late(&mut self, consumer: ConsumerId) -> Settled {
-        let browses = self
-            .resolve_consumer(consumer)
-            .is_some_and(|index| self.classes[self.consumers[index].class].mode == AcquireMode::Browse);
-        if browses {
+        if self.browses(consumer) {
             return Settled::Done;
         }
         self.counters.late_settlements += 1;
         Settled::Late
+    }
+
+    fn browses(&self, consumer: ConsumerId) -> bool {
+        self.resolve_consumer(consumer)
+            .is_some_and(|index| self.classes[self.consumers[index].class].mode == AcquireMode::Browse)
     }
 }

@@ -20,6 +20,7 @@ impl<M: Message> Engine<M> {
 
     /// Handles what is due, in a bounded slice. True: call again soon, there is more.
     pub fn handle_timeout(&mut self, now: u64) -> bool {
+        self.now = now;
         let mut budget = self.limits.timeout_slice_max as u32;
         while let Some(handle) = self.wheel.poll(now, &mut budget) {
             let entry = EntryRef(handle);

@@ -36,6 +36,7 @@ impl<M: Message> Engine<M> {
         if self.store.entry(entry).is_expired(now) {
             self.bury(entry, DeadLetterReason::Expired);
         } else {
+            self.commit_key(entry);
             self.introduce(now, entry, held_until, true, Cause::Committed);
         }
         true

@@ -11,8 +11,9 @@ use crate::counters::ConsumerList;
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{ConsumerId, Place};
-use crate::properties::AcquireMode;
-use crate::queue::Queue;
+use crate::properties::{AcquireMode, Overflow};
+use crate::queue::{Extras, Queue};
+use crate::room::Room;
 use crate::slots::NONE;
 
 impl<M: Message> Engine<M> {
@@ -30,6 +31,8 @@ impl<M: Message> Engine<M> {
             }
             queue.matching.index.verify();
             queue.browse_matching.index.verify();
+            self.verify_limits(queue, &live);
+            self.verify_last_values(index, queue, &live);
             self.verify_groups(queue, &live);
             self.verify_refusals(queue, &live);
             self.verify_bands(index, queue);
@@ -105,6 +108,56 @@ impl<M: Message> Engine<M> {
         }
         assert!(held.is_empty(), "what is acquired has a holder");
         live
+    }
+
+    /// What came in is there or has gone by one of the ways there are, limits are known to be reached, and nothing that could be dropped is
+    /// overlooked.
+    fn verify_limits(&self, queue: &Queue, live: &[EntryRef]) {
+        let counters = &queue.counters;
+        let gone = [
+            counters.accepted,
+            counters.rejected,
+            counters.expired,
+            counters.exhausted,
+            counters.dropped,
+            counters.replaced,
+            counters.removed,
+        ];
+        let entries = &queue.entries;
+        assert_eq!(counters.enqueued, entries.messages - entries.pending + gone.iter().sum::<u64>());
+        let properties = &queue.properties;
+        let reached = properties.messages_max.is_some_and(|max| queue.entries.messages >= max)
+            || properties.bytes_max.is_some_and(|max| queue.entries.bytes >= max);
+        if self.lent.is_none() {
+            let full = matches!(queue.room, Room::Full { .. });
+            assert_eq!(full, reached && properties.overflow == Overflow::Block);
+        }
+        if properties.overflow == Overflow::DropOldest {
+            let passed = live.iter().filter(|entry| {
+                let place = self.store.place(**entry);
+                place.sequence() < queue.drop_marks[place.level()]
+            });
+            assert!(
+                passed.copied().all(|entry| !self.store.entry(entry).is_free()),
+                "what can be dropped is found"
+            );
+        }
+        assert_eq!(queue.extras, Extras::of(properties));
+    }
+
+    fn verify_last_values(&self, index: u32, queue: &Queue, live: &[EntryRef]) {
+        let last: BTreeSet<Place> =
+            queue.last_values.iter().flat_map(|values| values.verify(&self.hasher)).collect();
+        let keyed = live.iter().filter(|entry| self.store.entry(**entry).keyed());
+        let keyed: BTreeSet<Place> = keyed.map(|entry| self.store.place(*entry)).collect();
+        assert!(last.is_subset(&keyed), "what the table names is there");
+        for place in keyed.difference(&last) {
+            let entry = self.find(index, *place);
+            assert!(
+                entry.is_some_and(|entry| !self.store.entry(entry).is_free()),
+                "an older value is gone unless it is held"
+            );
+        }
     }
 
     fn verify_groups(&self, queue: &Queue, live: &[EntryRef]) {

@@ -153,8 +153,7 @@ impl Shard {
         }
         let priority = message.priority();
         let expires_at = message.expires_at(now);
-        let publication =
-            Publication { message, priority, expires_at, held_until: None, origin, pending: false };
+        let publication = Publication { priority, expires_at, origin, ..Publication::new(message) };
         match self.engine.enqueue(now, queue, publication) {
             Ok(_) => PublishOutcome::Stored,
             Err((message, refusal)) => {

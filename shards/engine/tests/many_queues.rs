@@ -109,8 +109,7 @@ impl World {
         let expires_at = random.chance(3).then_some(self.now + random.next() % 20 * TICK);
         let held_until = random.chance(5).then_some(self.now + random.next() % 20 * TICK);
         let priority = random.below(10) as u8;
-        let publication =
-            Publication { message, priority, expires_at, held_until, origin: Origin(0), pending: false };
+        let publication = Publication { priority, expires_at, held_until, ..Publication::new(message) };
         assert!(self.engine.enqueue(self.now, queue, publication).is_ok());
         self.inside += 1;
     }

@@ -83,7 +83,7 @@ impl Model {
             ack_deadline_us: random.chance(4).then_some(9 * TICK),
             expiration_us: random.chance(8).then_some(12 * TICK),
             deliveries_max: random.chance(4).then_some(3),
-            redelivery_delay_us: random.chance(6).then_some(4 * TICK),
+            redelivery: random.chance(6).then(|| RedeliveryDelay::constant(4 * TICK)),
             dead_letter: random.chance(2),
             messages_max: random.chance(4).then_some(10),
             overflow: if random.chance(2) { Overflow::DropOldest } else { Overflow::Reject },
@@ -154,7 +154,7 @@ impl Model {
         let origin = Origin(random.below(3) as u64);
         let priority = random.below(11) as u8;
         let publication =
-            Publication { message: note.clone(), priority, expires_at, held_until, origin, pending: false };
+            Publication { priority, expires_at, held_until, origin, ..Publication::new(note.clone()) };
         let room = self.make_room();
         let place = match self.engine.enqueue(self.now, self.queue, publication) {
             Ok(place) => place,
@@ -363,7 +363,7 @@ impl Model {
         if failed && self.properties.deliveries_max.is_some_and(|max| entry.deliveries >= max) {
             return self.bury(place);
         }
-        match self.properties.redelivery_delay_us {
+        match self.properties.redelivery.map(|delay| delay.min_us) {
             Some(delay) if failed => entry.state = State::Held(now + delay),
             _ if entry.expires_at.is_some_and(|time| time <= now) => self.bury(place),
             _ => {}

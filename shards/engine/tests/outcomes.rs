@@ -91,7 +91,8 @@ fn a_message_that_fails_too_often_is_a_dead_letter() {
 
 #[test]
 fn a_failed_message_waits_before_it_comes_again() {
-    let properties = QueueProperties { redelivery_delay_us: Some(10 * TICK), ..Default::default() };
+    let properties =
+        QueueProperties { redelivery: Some(RedeliveryDelay::constant(10 * TICK)), ..Default::default() };
     let (mut bench, consumer, got) = one_delivered(properties);
     bench.put(note(2));
     bench.settle(consumer, got, FAILED);

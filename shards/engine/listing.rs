@@ -1,0 +1,89 @@
+//! What is in a queue, and how does an operator take it out?
+
+use crate::counters::EntryView;
+use crate::engine::{Engine, Message};
+use crate::entry::{EntryRef, State};
+use crate::ids::{Place, QueueId};
+
+/// Entries `head` looks at before it contents itself with what is in reach.
+const HEAD_STEPS_MAX: usize = 1024;
+
+impl<M: Message> Engine<M> {
+    /// Everything in a queue from a place on, in the order of places, whatever its state.
+    pub fn entries(&self, queue: QueueId, from: Place) -> impl Iterator<Item = (Place, &M, EntryView)> {
+        let queue = self.resolve_queue(queue);
+        let live = queue.into_iter().flat_map(move |queue| self.live(queue, from));
+        live.filter_map(|entry| {
+            Some((self.store.place(entry), self.store.entry(entry).message.as_ref()?, self.view(entry)))
+        })
+    }
+
+    /// Takes one message out of a queue, if nobody holds it.
+    pub fn remove(&mut self, _now: u64, queue: QueueId, place: Place) -> Option<M> {
+        let queue = self.resolve_queue(queue)?;
+        let entry = self.find(queue, place).filter(|entry| self.store.entry(*entry).is_free())?;
+        Some(self.take_out(entry))
+    }
+
+    /// Removes every entry that nobody holds, delayed ones included, and answers how many that were.
+    pub fn purge(&mut self, _now: u64, queue: QueueId) -> u64 {
+        let Some(queue) = self.resolve_queue(queue) else {
+            return 0;
+        };
+        let mut count = 0;
+        let mut from = Place::FIRST;
+        while let Some(entry) = self.first_live(queue, from) {
+            from = self.store.place(entry).next();
+            if self.store.entry(entry).is_free() {
+                let message = self.take_out(entry);
+                self.spent.push(message);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// The message that has been in a queue for longest, whatever its state.
+    pub fn oldest(&self, queue: QueueId) -> Option<&M> {
+        let queue = self.resolve_queue(queue)?;
+        let trees = self.queues[queue].entries.trees.iter();
+        let firsts = trees.filter_map(|tree| self.store.first_live(tree, 0));
+        firsts
+            .filter_map(|entry| self.store.entry(entry).message.as_ref())
+            .min_by_key(|message| message.enqueued_at())
+    }
+
+    /// The first entry that is available, be it in reach of consumers or waiting in its group. Behind very many that are held,
+    /// the first in reach.
+    pub fn head(&self, queue: QueueId) -> Option<Place> {
+        let queue = self.resolve_queue(queue)?;
+        let mut live = self.live(queue, Place::FIRST).take(HEAD_STEPS_MAX);
+        let head = live.find(|entry| self.store.entry(*entry).state() == State::Available);
+        let head = head.or_else(|| self.queues[queue].entries.first_takeable(&self.store, Place::FIRST));
+        head.map(|entry| self.store.place(entry))
+    }
+
+    /// The live entries from a place on.
+    fn live(&self, queue: u32, from: Place) -> impl Iterator<Item = EntryRef> {
+        std::iter::successors(self.first_live(queue, from), move |entry| {
+            self.first_live(queue, self.store.place(*entry).next())
+        })
+    }
+
+    /// The first live entry at a place or behind.
+    fn first_live(&self, queue: u32, from: Place) -> Option<EntryRef> {
+        let trees = self.queues[queue].entries.trees.iter().enumerate().skip(from.level());
+        let mut firsts = trees.filter_map(|(level, tree)| {
+            let sequence = if level == from.level() { from.sequence() } else { 0 };
+            self.store.first_live(tree, sequence)
+        });
+        firsts.next()
+    }
+
+    fn take_out(&mut self, entry: EntryRef) -> M {
+        let queue = self.store.queue(entry);
+        self.queues[queue].counters.removed += 1;
+        self.withdraw(entry);
+        self.remove_entry(entry)
+    }
+}
