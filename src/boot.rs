@@ -19,8 +19,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
 use crate::authenticate::Authenticator;
-use crate::config::{IdlePolicy, Listener, ServeSettings};
-use crate::control::{Control, Signals, Stop};
+use crate::config::{IdlePolicy, Listener, ServeSettings, SettingsError};
+use crate::control::{Control, Reload, Reread, Signals, Stop};
 use crate::driver::{
     self, Clock, Driver, Idle, Listening, Participants, ShardThread, Unusable, participants,
 };
@@ -41,6 +41,8 @@ const END_MAX: Duration = Duration::from_secs(2);
 pub enum BootError {
     Unusable(Unusable),
     Cores(CoresError),
+    /// Settings that do not fit the number of shards.
+    Settings(SettingsError),
     Bind {
         address: SocketAddr,
         error: io::Error,
@@ -60,11 +62,13 @@ pub fn serve(
     settings: &ServeSettings,
     signals: Signals,
     authenticator: Authenticator,
+    reread: Reread,
 ) -> Result<Stop, BootError> {
     if let Some(warning) = driver::probe().map_err(BootError::Unusable)? {
         warn!("{warning}");
     }
     let plan = Plan::new(settings.shards, settings.cores.as_deref()).map_err(BootError::Cores)?;
+    settings.check_pins(plan.cores.len()).map_err(BootError::Settings)?;
     for warning in plan.warnings(settings.idle == IdlePolicy::Spin) {
         warn!("{warning}");
     }
@@ -103,7 +107,8 @@ pub fn serve(
         info!(%address, "listening");
     }
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "ready");
-    let stop = Control::new(control, clock, signals, authenticator).run();
+    let reload = Reload::new(reread, settings.clone(), plan.cores.len());
+    let stop = Control::new(control, clock, signals, authenticator, reload).run();
     end(threads, stop);
     Ok(stop)
 }
@@ -168,6 +173,7 @@ impl fmt::Display for BootError {
         match self {
             BootError::Unusable(error) => error.fmt(formatter),
             BootError::Cores(error) => error.fmt(formatter),
+            BootError::Settings(error) => error.fmt(formatter),
             BootError::Bind { address, error } => {
                 write!(formatter, "cannot listen on {address}: {error}{}", bind_advice(error))
             }

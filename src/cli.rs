@@ -54,11 +54,17 @@ Examples:
   corelane browse orders                 look at what is in it
   corelane receive orders                take one message out of it
   corelane serve --help                  all about running a broker
+  corelane help destinations             all properties of queues and topics
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 not all messages were accepted or came in time.";
 
 /// Runs the program.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.iter().skip(1).eq(["help", "destinations"]) {
+        print!("{}", corelane_shard::properties::help());
+        return ExitCode::from(DONE);
+    }
     let cli = match Cli::try_parse_from(with_command(arguments)) {
         Ok(cli) => cli,
         // Help and version come this way, too, with 0.

@@ -5,17 +5,19 @@
 //! Left out: reading the users file (`users`), binding sockets and pinning cores (`boot`).
 
 mod layer;
-pub mod quantity;
 pub mod setting;
 mod shards;
+mod tables;
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use corelane_shard::Destinations;
 use serde::Deserialize;
 
 pub use layer::{FileError, Layer, parse_address, parse_cores, parse_log};
+pub use tables::Tables;
 
 /// The port registered for AMQP.
 pub const AMQP_PORT: u16 = 5672;
@@ -34,7 +36,7 @@ pub struct ServeSettings {
     pub spin_us: u64,
     pub access: AccessSettings,
     pub limits: ProtocolSettings,
-    pub destinations: DestinationSettings,
+    pub destinations: Destinations,
     pub log: LogSettings,
 }
 
@@ -80,46 +82,6 @@ pub struct ProtocolSettings {
     pub memory: u64,
 }
 
-/// The properties of destinations, by exact name and by wildcard.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DestinationSettings {
-    /// Queues are made on first use, unless a rule says otherwise.
-    pub auto_create: bool,
-    /// By pattern; the more exact rule wins.
-    pub rules: Vec<DestinationRule>,
-}
-
-/// The properties given to the destinations that a pattern matches; an absent one is inherited.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DestinationRule {
-    /// An exact name, or a wildcard: `*` stands for one word, a last `>` for all that follow.
-    pub pattern: String,
-    /// One active consumer, the others stand by in attach order.
-    pub exclusive: Option<bool>,
-    /// Active consumers at most.
-    pub consumers_max: Option<u32>,
-    pub prefetch: Option<PrefetchSetting>,
-    /// Replaces the producers' time to live; 0: never expires.
-    pub expiration_us: Option<u64>,
-    /// Messages are served by priority.
-    pub priorities: Option<bool>,
-    /// A group of messages stays with its consumer for the consumer's life.
-    pub sticky_groups: Option<bool>,
-    /// Made on first use.
-    pub auto_create: Option<bool>,
-}
-
-/// What a consumer's credit is clamped to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrefetchSetting {
-    /// One message, armed by a flow that arrives after the one before was settled.
-    None,
-    /// What the wildcard parents say, else the default of the kind of destination.
-    Inherit,
-    /// Unsettled messages at most.
-    Limit(u32),
-}
-
 /// How and how much is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
@@ -138,6 +100,8 @@ pub enum SettingsError {
     ListenTwice(SocketAddr),
     /// Messages were asked to be kept on disk.
     NothingOnDisk,
+    /// Queues are pinned to a shard that there is not.
+    PinnedBeyond { pattern: String, shard: u64, shards: usize },
 }
 
 impl fmt::Display for SettingsError {
@@ -152,6 +116,11 @@ impl fmt::Display for SettingsError {
             SettingsError::NothingOnDisk => write!(
                 formatter,
                 "messages can only be kept in memory so far: leave `in-memory` out, or set it to true"
+            ),
+            SettingsError::PinnedBeyond { pattern, shard, shards } => write!(
+                formatter,
+                "destination {pattern:?}: shard {shard} is out of range, as there are {shards} shards; allowed: 0 to {}",
+                shards - 1
             ),
             SettingsError::ListenTwice(address) => {
                 write!(formatter, "{address} is listed twice under `listen`")
@@ -190,14 +159,21 @@ impl ServeSettings {
                 message_size_max: given.max_message_size.unwrap_or(128 << 20),
                 memory: given.memory.unwrap_or_else(half_of_the_machine),
             },
-            destinations: DestinationSettings {
-                auto_create: given.auto_create.unwrap_or(true),
-                rules: given.destinations,
-            },
+            destinations: Destinations::new(given.destinations.rules, given.auto_create.unwrap_or(true)),
             log: given.log.unwrap_or_default(),
         };
         settings.check()?;
         Ok(settings)
+    }
+
+    /// Whether the shards that queues are pinned to are there, when so many are.
+    pub fn check_pins(&self, shards: usize) -> Result<(), SettingsError> {
+        for rule in self.destinations.rules() {
+            if let Some(shard) = rule.shard.filter(|shard| *shard >= shards as u64) {
+                return Err(SettingsError::PinnedBeyond { pattern: rule.pattern.clone(), shard, shards });
+            }
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), SettingsError> {

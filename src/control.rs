@@ -1,19 +1,23 @@
-//! What happens beside the shards? The control thread: it answers their SASL steps, and turns signals into a stop.
+//! What happens beside the shards? The control thread: it answers their SASL steps, and turns signals into a stop, or into other
+//! properties of destinations.
 //!
 //! Invariants: signals are looked at and answers sent after every batch of mail, and an answer that is ready does not
 //! wait for the next step's milliseconds; a stop is announced once, and when the shards have not closed their
 //! connections `STOP_US_MAX` later they are ended all the same. It never waits for a shard.
 //! Left out: how mail travels and who is rung (`driver`), what a stop does to connections (`Shard`).
 
+mod reload;
 mod signals;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_shard::Mail;
 
 use crate::authenticate::Authenticator;
 use crate::driver::{Clock, ControlPort};
-pub use signals::Signals;
+pub use reload::{Reload, Reread};
+pub use signals::{Signal, Signals};
 
 /// How long connections have to close after a stop was asked for.
 pub const STOP_US_MAX: u64 = 10_000_000;
@@ -24,6 +28,7 @@ pub struct Control {
     clock: Clock,
     signals: Signals,
     authenticator: Authenticator,
+    reload: Reload,
     inbox: Vec<(usize, Mail)>,
     /// When the shards are ended, whatever is still open.
     stop_at: Option<u64>,
@@ -39,9 +44,15 @@ pub enum Stop {
 }
 
 impl Control {
-    pub fn new(port: ControlPort, clock: Clock, signals: Signals, authenticator: Authenticator) -> Control {
+    pub fn new(
+        port: ControlPort,
+        clock: Clock,
+        signals: Signals,
+        authenticator: Authenticator,
+        reload: Reload,
+    ) -> Control {
         signals.ring_on_signal(port.bell());
-        Control { port, clock, signals, authenticator, inbox: Vec::new(), stop_at: None }
+        Control { port, clock, signals, authenticator, reload, inbox: Vec::new(), stop_at: None }
     }
 
     /// Runs until a signal has stopped the shards; their threads may be joined then.
@@ -96,15 +107,27 @@ impl Control {
 
     /// True: somebody does not want to wait for the stop.
     fn look_at_signals(&mut self, now: u64) -> bool {
-        while self.signals.take() {
-            if self.stop_at.is_some() {
-                return true;
+        while let Some(signal) = self.signals.take() {
+            match signal {
+                Signal::Reload => self.read_settings_again(),
+                Signal::Stop if self.stop_at.is_some() => return true,
+                Signal::Stop => {
+                    tracing::info!("stopping: connections are being closed");
+                    self.stop_at = Some(now + STOP_US_MAX);
+                    self.port.stop_shards();
+                }
             }
-            tracing::info!("stopping: connections are being closed");
-            self.stop_at = Some(now + STOP_US_MAX);
-            self.port.stop_shards();
         }
         false
+    }
+
+    /// The properties of destinations may be others from now on.
+    fn read_settings_again(&mut self) {
+        if let Some(destinations) = self.reload.read() {
+            for shard in 0..self.port.shards() {
+                self.port.post(shard, Mail::Destinations(Arc::clone(&destinations)));
+            }
+        }
     }
 
     fn end(mut self, stop: Stop) -> Stop {

@@ -17,11 +17,9 @@ use crate::address::Address;
 use crate::connection::{Consumer, ConsumerAt, Link, PendingConsumer, Producer, QueueAt, Route};
 use crate::deliver::Owner;
 use crate::event::ConnectionSlot;
-use crate::home::home_shard;
-use crate::limits::PRODUCER_CREDIT;
 use crate::mail::{ConsumeRequest, LinkRef, Mail, Refusal};
+use crate::producers::ProducerAt;
 use crate::settle::engine_outcome;
-use crate::shard::VIRTUAL_HOST;
 use crate::target::Target;
 
 const OUTCOMES: &[&str] =
@@ -119,6 +117,7 @@ impl Shard {
             producer.route = Route::Queue(at);
             producer.dynamic = Some(at);
             self.bind(slot, link, Link::Producer(producer));
+            self.attach_producer_here(slot, link_ref, at.queue);
             self.accept_producer(slot, link, Answer::Other(Some(&name)));
             return Ok(());
         }
@@ -129,10 +128,12 @@ impl Shard {
             return Ok(());
         };
         let name = queue_name(address)?;
-        let home = home_shard(VIRTUAL_HOST, &name, self.shards);
+        let home = self.home_of(&name);
         if home == self.index {
-            producer.route = Route::Queue(QueueAt { shard: home, queue: self.find_or_create(now, &name)? });
+            let queue = self.find_or_create(now, &name)?;
+            producer.route = Route::Queue(QueueAt { shard: home, queue });
             self.bind(slot, link, Link::Producer(producer));
+            self.attach_producer_here(slot, link_ref, queue);
             self.accept_producer(slot, link, Answer::Same);
         } else {
             self.bind(slot, link, Link::Producer(producer));
@@ -145,13 +146,25 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let answer = AttachAnswer { target_address, ..AttachAnswer::default() };
         connection.protocol.accept_attach(link, &answer);
-        connection.protocol.grant_credit(link, PRODUCER_CREDIT, false);
+        connection.grant_producer(link);
         self.touch(slot);
     }
 
     pub(crate) fn on_resolve(&mut self, now: u64, from: usize, link: LinkRef, queue: &str) {
         let result = self.find_or_create(now, queue);
-        self.post(from, Lane::Control, Mail::Resolved { link, result });
+        let window = match result {
+            Ok(queue) => self.attach_producer_to(queue, ProducerAt { shard: from, link }),
+            Err(_) => 0,
+        };
+        self.post(from, Lane::Control, Mail::Resolved { link, result, window });
+    }
+
+    /// The queue of a link is on this shard.
+    fn attach_producer_here(&mut self, slot: ConnectionSlot, link: LinkRef, queue: QueueId) {
+        let window = self.attach_producer_to(queue, ProducerAt { shard: self.index, link });
+        if let Some(producer) = self.connections.get_mut(slot).and_then(|it| it.producer_mut(link.link)) {
+            producer.window = window;
+        }
     }
 
     pub(crate) fn on_resolved(
@@ -159,16 +172,23 @@ impl Shard {
         now: u64,
         from: usize,
         link: LinkRef,
-        result: Result<QueueId, Refusal>,
+        (result, window): (Result<QueueId, Refusal>, u32),
     ) {
-        let Some(slot) = self.answered(link) else { return };
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(producer) = connection.producer_mut(link.link) else { return };
-        if producer.attachment != link.attachment {
+        let slot = self.answered(link);
+        let bound =
+            slot.and_then(|slot| Some((slot, self.connections.get_mut(slot)?.producer_mut(link.link)?)));
+        let Some((slot, producer)) =
+            bound.filter(|(_, producer)| producer.attachment == link.attachment && !producer.detached)
+        else {
+            // The link or its connection ended meanwhile.
+            if let Ok(queue) = result {
+                self.post(from, Lane::Control, Mail::ProducerGone { queue, link });
+            }
             return;
-        }
+        };
         match result {
             Ok(queue) => {
+                producer.window = window;
                 producer.route = Route::Queue(QueueAt { shard: from, queue });
                 self.accept_producer(slot, link.link, Answer::Same);
             }
@@ -202,7 +222,7 @@ impl Shard {
             Some(address) => (queue_name(address)?.into(), None),
             None => return Err(Refused::new("amqp:invalid-field", "the source has no address")),
         };
-        let home = home_shard(VIRTUAL_HOST, &queue, self.shards);
+        let home = self.home_of(&queue);
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         let request =
             ConsumeRequest { queue, filter: filters.selector, no_local: filters.no_local, browse, priority };

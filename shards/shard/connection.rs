@@ -14,7 +14,7 @@ use corelane_engine::{ConsumerId, QueueId};
 use corelane_protocol::amqp10::{self, LinkId, SessionId};
 
 use crate::event::Peer;
-use crate::limits::{BUFFER_KEPT_BYTES_MAX, LEAD_MAX, LEAD_WAIT_US};
+use crate::limits::{BUFFER_KEPT_BYTES_MAX, LEAD_MAX, LEAD_WAIT_US, PRODUCER_CREDIT};
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
 use crate::parts::Partial;
 use crate::target::Target;
@@ -96,6 +96,10 @@ pub(crate) struct Producer {
     pub(crate) unanswered: u32,
     /// Answered since credit was last granted.
     pub(crate) answered: u32,
+    /// Messages that may be on their way.
+    pub(crate) window: u32,
+    /// Full queues that it has to wait for.
+    pub(crate) waits_for: Vec<QueueAt>,
     pub(crate) dynamic: Option<QueueAt>,
     /// The link has ended; answers are still owed.
     pub(crate) detached: bool,
@@ -171,7 +175,16 @@ impl Consumer {
 impl Producer {
     pub(crate) fn new(attachment: u32) -> Self {
         let route = Route::Resolving;
-        Producer { attachment, route, unanswered: 0, answered: 0, dynamic: None, detached: false }
+        Producer {
+            attachment,
+            route,
+            unanswered: 0,
+            answered: 0,
+            window: PRODUCER_CREDIT,
+            waits_for: Vec::new(),
+            dynamic: None,
+            detached: false,
+        }
     }
 }
 
@@ -275,6 +288,16 @@ impl Connection {
         match self.link_mut(link)? {
             Link::Producer(producer) => Some(producer),
             Link::Consumer(_) => None,
+        }
+    }
+
+    /// Grants a producer as much credit as its window leaves.
+    pub(crate) fn grant_producer(&mut self, link: LinkId) {
+        let Some(producer) = self.producer_mut(link) else { return };
+        producer.answered = 0;
+        if producer.waits_for.is_empty() && !producer.detached {
+            let credit = producer.window.saturating_sub(producer.unanswered);
+            self.protocol.grant_credit(link, credit, false);
         }
     }
 

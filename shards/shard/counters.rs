@@ -29,6 +29,8 @@ pub struct Counters {
     pub forwards_unroutable: u64,
     /// The same: their queue, or the memory, was full.
     pub forwards_refused_full: u64,
+    /// Times that a link had to wait for room in a queue.
+    pub producers_blocked: u64,
     /// Dead letters that were sent on their way, by what they died of.
     pub dead_letters: DeadLetterCounts,
     /// Dead letters that went round in a circle and were dropped.

@@ -1,46 +1,56 @@
-//! Which properties does a queue have? Rules by exact name and by wildcard, merged.
+//! What holds for a destination? Rules by exact name and by wildcard, merged.
 //!
 //! A pattern is words separated by dots: `*` stands for one word, a last `>` for one or more. A rule without wildcards is
-//! about one queue; the others are its parents. Merging:
-//! - flags (`exclusive`, `priorities`) add up: set by any matching rule, they are set;
+//! about one name; the others are its parents. Of all rules that match a name:
+//! - flags add up: set by any of them, they are set (`auto-create` and `topic` are values, not flags, in this);
 //! - `prefetch`: the exact rule's value, unless it is 0 (inherit); else the largest of the parents';
-//! - every other value: the exact rule's; else that of the most specific parent (more literal words, then the later rule).
+//! - `overflow`: the exact rule's; else reject before block before drop-oldest, whichever of them a parent says;
+//! - every other value: the exact rule's; else that of the most specific parent (more literal words, then the one without `>`,
+//!   then the later one).
 //!
-//! Left out: where rules come from. They are checked before they get here.
+//! What is said of one queue while the broker runs (its overrides) is one more exact rule, above all others.
+//!
+//! Left out: where rules come from and what values they may have (`properties`); which exclude each other (`contradictions`).
 
 use std::sync::Arc;
 
-use corelane_engine::{Prefetch, QueueProperties};
+use corelane_engine::{Dispatch, Overflow, Prefetch, QueueProperties, RedeliveryDelay};
 
 /// Unsettled messages that a queue whose rules say `prefetch = 0`, with no parent that says more, allows a consumer.
 pub const PREFETCH_INHERITED: u32 = 5;
 
-/// The properties that one rule gives; an absent one is inherited.
+/// The same for the subscriptions of a topic.
+pub const PREFETCH_INHERITED_TOPIC: u32 = 64;
+
+/// The properties that one rule gives; an absent one is inherited. What they mean says the table in `properties`.
+///
+/// A number of 0 takes back what a less specific rule says, a text that is empty, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DestinationRule {
     /// An exact name or a wildcard.
     pub pattern: String,
-    /// One active consumer, the others stand by in attach order.
     pub exclusive: Option<bool>,
-    /// Active consumers at most.
-    pub consumers_max: Option<u32>,
+    pub consumers_max: Option<u64>,
     pub prefetch: Option<PrefetchRule>,
-    /// Microseconds; replaces the producers' time to live. 0: messages never expire.
+    pub dispatch: Option<DispatchRule>,
     pub expiration_us: Option<u64>,
-    /// Ten priority levels.
     pub priorities: Option<bool>,
-    /// A group stays with its consumer for the consumer's life.
-    pub sticky_groups: Option<bool>,
-    /// Queues are made on first use.
-    pub auto_create: Option<bool>,
-    /// Deleted when its last consumer has gone.
-    pub auto_delete: Option<bool>,
-    /// Microseconds; deleted when it was unused for so long. 0: never.
-    pub idle_expiry_us: Option<u64>,
-    /// Where messages go that are rejected, expire, fail too often or are dropped; empty: nowhere.
+    pub messages_max: Option<u64>,
+    pub bytes_max: Option<u64>,
+    pub overflow: Option<OverflowRule>,
     pub dead_letter: Option<Box<str>>,
-    /// Messages say who has sent them.
+    pub deliveries_max: Option<u64>,
+    pub redelivery: Option<RedeliveryRule>,
+    pub ack_deadline_us: Option<u64>,
+    pub sticky_groups: Option<bool>,
+    pub last_value_key: Option<Box<str>>,
+    pub non_destructive: Option<bool>,
+    pub auto_create: Option<bool>,
+    pub auto_delete: Option<bool>,
+    pub idle_expiry_us: Option<u64>,
     pub sender_name: Option<bool>,
+    pub shard: Option<u64>,
+    pub topic: Option<bool>,
 }
 
 /// What clamps a consumer's credit.
@@ -54,14 +64,41 @@ pub enum PrefetchRule {
     Limit(u32),
 }
 
+/// What a full queue does. The stricter is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OverflowRule {
+    DropOldest,
+    Block,
+    Reject,
+}
+
+/// Who of several consumers gets a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DispatchRule {
+    RoundRobin,
+    LeastOutstanding,
+}
+
+/// How long a message waits after its deliveries failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedeliveryRule {
+    pub min_us: u64,
+    /// Thousandths.
+    pub multiplier_permille: u32,
+    pub max_us: u64,
+}
+
 /// All rules.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Destinations {
+    /// The least specific first.
     rules: Vec<DestinationRule>,
+    /// The rules that name a shard.
+    pins: Vec<usize>,
     auto_create: bool,
 }
 
-/// What the rules say about one queue.
+/// What the rules say about one queue, or about the subscriptions of a topic.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
     pub(crate) properties: QueueProperties,
@@ -69,87 +106,211 @@ pub(crate) struct Destination {
     pub(crate) auto_delete: bool,
     pub(crate) idle_expiry_us: Option<u64>,
     pub(crate) dead_letter: Option<Arc<str>>,
+    pub(crate) last_value_key: Option<Arc<str>>,
     pub(crate) sender_name: bool,
 }
 
 impl Destinations {
     /// `auto_create` holds where no rule says otherwise.
     pub fn new(mut rules: Vec<DestinationRule>, auto_create: bool) -> Self {
-        // Least specific first; the sort is stable, so of equals the later rule stays later and wins.
-        rules.sort_by_key(|rule| (!is_wildcard(&rule.pattern), literal_words(&rule.pattern)));
-        Destinations { rules, auto_create }
+        // The sort is stable, so of equals the later rule stays later and wins.
+        rules.sort_by_cached_key(|rule| specificity(&rule.pattern));
+        let pins = (0..rules.len()).filter(|index| rules[*index].shard.is_some()).collect();
+        Destinations { rules, pins, auto_create }
+    }
+
+    /// The rules, the least specific first.
+    pub fn rules(&self) -> &[DestinationRule] {
+        &self.rules
     }
 
     /// What holds for a queue. `overrides` stand above every rule.
     pub(crate) fn lookup(&self, queue: &str, overrides: Option<&DestinationRule>) -> Destination {
-        let matching = || {
-            let rules = self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, queue));
-            rules.chain(overrides)
-        };
-        let flag =
-            |read: fn(&DestinationRule) -> Option<bool>| matching().any(|rule| read(rule) == Some(true));
-        let dead_letter = matching().filter_map(|rule| rule.dead_letter.as_deref()).next_back();
+        self.destination(self.merged(queue, overrides), PREFETCH_INHERITED)
+    }
+
+    /// Whether a plain name is a topic's.
+    pub fn is_topic(&self, name: &str) -> bool {
+        self.rules.iter().any(|rule| rule.topic.is_some()) && self.merged(name, None).topic == Some(true)
+    }
+
+    /// The shard that a name is pinned to.
+    pub(crate) fn pin(&self, name: &str) -> Option<u64> {
+        let pins = self.pins.iter().rev().map(|index| &self.rules[*index]);
+        pins.filter(|rule| pattern_matches(&rule.pattern, name)).find_map(|rule| rule.shard)
+    }
+
+    /// What the rules say about a name, as one rule.
+    pub(crate) fn merged(&self, name: &str, overrides: Option<&DestinationRule>) -> DestinationRule {
+        let matching = self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, name));
+        let mut merged = merge(matching.chain(overrides));
         // A rule for all queues is none for the one that it leads to.
-        let dead_letter = dead_letter.filter(|name| !name.is_empty() && *name != queue).map(Arc::from);
-        let properties = QueueProperties {
-            exclusive: flag(|rule| rule.exclusive),
-            consumers_max: matching().filter_map(|rule| rule.consumers_max).next_back(),
-            prefetch: prefetch(matching()),
-            expiration_us: matching().filter_map(|rule| rule.expiration_us).next_back(),
-            priorities: flag(|rule| rule.priorities),
-            sticky_groups: flag(|rule| rule.sticky_groups),
-            dead_letter: dead_letter.is_some(),
-            ..QueueProperties::default()
+        if merged.dead_letter.as_deref() == Some(name) {
+            merged.dead_letter = None;
+        }
+        merged.pattern = name.to_owned();
+        merged
+    }
+
+    fn destination(&self, rule: DestinationRule, prefetch_inherited: u32) -> Destination {
+        let some = |text: Option<Box<str>>| text.filter(|text| !text.is_empty()).map(Arc::from);
+        let at_most = |number: Option<u64>| {
+            number.filter(|number| *number > 0).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
         };
-        let auto_create = matching().filter_map(|rule| rule.auto_create).next_back();
-        let idle_expiry_us = matching().filter_map(|rule| rule.idle_expiry_us).next_back();
+        let dead_letter = some(rule.dead_letter);
+        let properties = QueueProperties {
+            exclusive: rule.exclusive == Some(true),
+            consumers_max: at_most(rule.consumers_max),
+            prefetch: match rule.prefetch {
+                None => Prefetch::Absent,
+                Some(PrefetchRule::None) => Prefetch::None,
+                Some(PrefetchRule::Inherit) => Prefetch::Limit(prefetch_inherited),
+                Some(PrefetchRule::Limit(limit)) => Prefetch::Limit(limit),
+            },
+            dispatch: match rule.dispatch {
+                None | Some(DispatchRule::RoundRobin) => Dispatch::RoundRobin,
+                Some(DispatchRule::LeastOutstanding) => Dispatch::LeastOutstanding,
+            },
+            expiration_us: rule.expiration_us,
+            priorities: rule.priorities == Some(true),
+            sticky_groups: rule.sticky_groups == Some(true),
+            non_destructive: rule.non_destructive == Some(true),
+            ack_deadline_us: rule.ack_deadline_us.filter(|after| *after > 0),
+            dead_letter: dead_letter.is_some(),
+            deliveries_max: at_most(rule.deliveries_max),
+            redelivery: rule.redelivery.filter(|delay| delay.max_us > 0).map(|delay| RedeliveryDelay {
+                min_us: delay.min_us,
+                multiplier_permille: delay.multiplier_permille,
+                max_us: delay.max_us,
+            }),
+            messages_max: rule.messages_max.filter(|max| *max > 0),
+            bytes_max: rule.bytes_max.filter(|max| *max > 0),
+            overflow: match rule.overflow {
+                None | Some(OverflowRule::Reject) => Overflow::Reject,
+                Some(OverflowRule::Block) => Overflow::Block,
+                Some(OverflowRule::DropOldest) => Overflow::DropOldest,
+            },
+        };
         Destination {
             properties,
-            auto_create: auto_create.unwrap_or(self.auto_create),
-            auto_delete: flag(|rule| rule.auto_delete),
-            idle_expiry_us: idle_expiry_us.filter(|after| *after > 0),
+            auto_create: rule.auto_create.unwrap_or(self.auto_create),
+            auto_delete: rule.auto_delete == Some(true),
+            idle_expiry_us: rule.idle_expiry_us.filter(|after| *after > 0),
             dead_letter,
-            sender_name: flag(|rule| rule.sender_name),
+            last_value_key: some(rule.last_value_key),
+            sender_name: rule.sender_name == Some(true),
         }
     }
 }
 
-/// The prefetch of these rules, the most specific last.
-fn prefetch<'a>(rules: impl DoubleEndedIterator<Item = &'a DestinationRule> + Clone) -> Prefetch {
-    let rules = || rules.clone().filter_map(|rule| Some((is_wildcard(&rule.pattern), rule.prefetch?)));
-    let exact = rules().filter(|(wildcard, _)| !wildcard).map(|(_, prefetch)| prefetch).next_back();
-    match exact {
-        Some(PrefetchRule::None) => return Prefetch::None,
-        Some(PrefetchRule::Limit(limit)) => return Prefetch::Limit(limit),
-        Some(PrefetchRule::Inherit) | None => {}
+/// Merges rules about one name, the least specific first.
+pub(crate) fn merge<'a>(rules: impl Iterator<Item = &'a DestinationRule>) -> DestinationRule {
+    let mut merged = DestinationRule::default();
+    let (mut parents_prefetch, mut exact_prefetch) = (None, None);
+    let (mut parents_overflow, mut exact_overflow) = (None, None);
+    for rule in rules {
+        let flag = |sum: &mut Option<bool>, next: Option<bool>| *sum = next.max(*sum);
+        flag(&mut merged.exclusive, rule.exclusive);
+        flag(&mut merged.priorities, rule.priorities);
+        flag(&mut merged.sticky_groups, rule.sticky_groups);
+        flag(&mut merged.non_destructive, rule.non_destructive);
+        flag(&mut merged.auto_delete, rule.auto_delete);
+        flag(&mut merged.sender_name, rule.sender_name);
+        follow(&mut merged.consumers_max, &rule.consumers_max);
+        follow(&mut merged.dispatch, &rule.dispatch);
+        follow(&mut merged.expiration_us, &rule.expiration_us);
+        follow(&mut merged.messages_max, &rule.messages_max);
+        follow(&mut merged.bytes_max, &rule.bytes_max);
+        follow(&mut merged.dead_letter, &rule.dead_letter);
+        follow(&mut merged.deliveries_max, &rule.deliveries_max);
+        follow(&mut merged.redelivery, &rule.redelivery);
+        follow(&mut merged.ack_deadline_us, &rule.ack_deadline_us);
+        follow(&mut merged.last_value_key, &rule.last_value_key);
+        follow(&mut merged.auto_create, &rule.auto_create);
+        follow(&mut merged.idle_expiry_us, &rule.idle_expiry_us);
+        follow(&mut merged.shard, &rule.shard);
+        follow(&mut merged.topic, &rule.topic);
+        if is_wildcard(&rule.pattern) {
+            parents_prefetch = larger(parents_prefetch, rule.prefetch);
+            parents_overflow = rule.overflow.max(parents_overflow);
+        } else {
+            follow(&mut exact_prefetch, &rule.prefetch);
+            follow(&mut exact_overflow, &rule.overflow);
+        }
     }
-    let parents = || rules().filter(|(wildcard, _)| *wildcard).map(|(_, prefetch)| prefetch);
-    let largest = parents().filter_map(|prefetch| match prefetch {
-        PrefetchRule::Limit(limit) => Some(limit),
-        PrefetchRule::None | PrefetchRule::Inherit => None,
-    });
-    match largest.max() {
-        Some(limit) => Prefetch::Limit(limit),
-        None if parents().any(|prefetch| prefetch == PrefetchRule::None) => Prefetch::None,
-        None if rules().next().is_some() => Prefetch::Limit(PREFETCH_INHERITED),
-        None => Prefetch::Absent,
+    merged.prefetch = match exact_prefetch {
+        Some(PrefetchRule::None | PrefetchRule::Limit(_)) => exact_prefetch,
+        Some(PrefetchRule::Inherit) | None => parents_prefetch.or(exact_prefetch),
+    };
+    merged.overflow = exact_overflow.or(parents_overflow);
+    merged
+}
+
+fn follow<T: Clone>(value: &mut Option<T>, next: &Option<T>) {
+    if next.is_some() {
+        value.clone_from(next);
     }
 }
 
-fn is_wildcard(pattern: &str) -> bool {
+/// A limit before `none` before "inherited" before nothing; of limits the larger.
+fn larger(a: Option<PrefetchRule>, b: Option<PrefetchRule>) -> Option<PrefetchRule> {
+    let size = |prefetch: Option<PrefetchRule>| match prefetch {
+        None => (0, 0),
+        Some(PrefetchRule::Inherit) => (1, 0),
+        Some(PrefetchRule::None) => (2, 0),
+        Some(PrefetchRule::Limit(limit)) => (3, limit),
+    };
+    if size(b) > size(a) { b } else { a }
+}
+
+impl OverflowRule {
+    pub(crate) const ALL: [OverflowRule; 3] =
+        [OverflowRule::Reject, OverflowRule::DropOldest, OverflowRule::Block];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            OverflowRule::Reject => "reject",
+            OverflowRule::DropOldest => "drop-oldest",
+            OverflowRule::Block => "block",
+        }
+    }
+}
+
+impl DispatchRule {
+    pub(crate) const ALL: [DispatchRule; 2] = [DispatchRule::RoundRobin, DispatchRule::LeastOutstanding];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            DispatchRule::RoundRobin => "round-robin",
+            DispatchRule::LeastOutstanding => "least-outstanding",
+        }
+    }
+}
+
+impl RedeliveryRule {
+    /// The same after every failure.
+    pub fn constant(delay_us: u64) -> Self {
+        RedeliveryRule { min_us: delay_us, multiplier_permille: 1000, max_us: delay_us }
+    }
+}
+
+pub(crate) fn is_wildcard(pattern: &str) -> bool {
     pattern.split('.').any(|word| word == "*" || word == ">")
 }
 
-fn literal_words(pattern: &str) -> usize {
-    pattern.split('.').filter(|word| !matches!(*word, "*" | ">")).count()
+/// Greater for the more specific pattern.
+fn specificity(pattern: &str) -> (bool, usize, bool) {
+    let literal_words = pattern.split('.').filter(|word| !matches!(*word, "*" | ">")).count();
+    (!is_wildcard(pattern), literal_words, !pattern.ends_with('>'))
 }
 
-fn pattern_matches(pattern: &str, name: &str) -> bool {
+/// Whether all names that match `name` (which may be a pattern itself) match `pattern`.
+pub(crate) fn pattern_matches(pattern: &str, name: &str) -> bool {
     let mut words = name.split('.');
     for part in pattern.split('.') {
         match (part, words.next()) {
             (">", Some(_)) => return true,
-            ("*", Some(_)) => {}
+            ("*", Some(word)) if word != ">" => {}
             (part, Some(word)) if part == word => {}
             (_, _) => return false,
         }
@@ -158,79 +319,5 @@ fn pattern_matches(pattern: &str, name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rule(pattern: &str, change: impl FnOnce(&mut DestinationRule)) -> DestinationRule {
-        let mut rule = DestinationRule { pattern: pattern.to_owned(), ..DestinationRule::default() };
-        change(&mut rule);
-        rule
-    }
-
-    #[test]
-    fn wildcards_match_words() {
-        let check =
-            |pattern, name, expect| assert_eq!(pattern_matches(pattern, name), expect, "{pattern} {name}");
-        check("orders", "orders", true);
-        check("orders", "orders.eu", false);
-        check("orders.*", "orders.eu", true);
-        check("orders.*", "orders", false);
-        check("orders.*", "orders.eu.de", false);
-        check("orders.>", "orders.eu.de", true);
-        check("orders.>", "orders", false);
-        check("*.eu", "orders.eu", true);
-        check(">", "anything.at.all", true);
-        check("orders*", "orders1", false);
-    }
-
-    #[test]
-    fn flags_add_up_and_values_are_overridden() {
-        let destinations = Destinations::new(
-            vec![
-                rule("a.b", |r| r.expiration_us = Some(7)),
-                rule("a.>", |r| {
-                    r.expiration_us = Some(9);
-                    r.exclusive = Some(true);
-                }),
-                rule(">", |r| {
-                    r.consumers_max = Some(3);
-                    r.exclusive = Some(false);
-                }),
-            ],
-            true,
-        );
-        let found = destinations.lookup("a.b", None).properties;
-        assert_eq!((found.expiration_us, found.exclusive, found.consumers_max), (Some(7), true, Some(3)));
-        let found = destinations.lookup("a.c", None).properties;
-        assert_eq!(found.expiration_us, Some(9));
-        let found = destinations.lookup("b", None).properties;
-        assert_eq!((found.expiration_us, found.exclusive, found.consumers_max), (None, false, Some(3)));
-    }
-
-    #[test]
-    fn of_several_parents_the_largest_prefetch_holds() {
-        let destinations = Destinations::new(
-            vec![
-                rule("a.*", |r| r.prefetch = Some(PrefetchRule::Limit(10))),
-                rule("*.b", |r| r.prefetch = Some(PrefetchRule::Limit(20))),
-                rule("a.b", |r| r.prefetch = Some(PrefetchRule::Inherit)),
-                rule("a.c", |r| r.prefetch = Some(PrefetchRule::None)),
-                rule("z", |r| r.prefetch = Some(PrefetchRule::Inherit)),
-            ],
-            true,
-        );
-        assert_eq!(destinations.lookup("a.b", None).properties.prefetch, Prefetch::Limit(20));
-        assert_eq!(destinations.lookup("a.c", None).properties.prefetch, Prefetch::None);
-        assert_eq!(destinations.lookup("a.d", None).properties.prefetch, Prefetch::Limit(10));
-        assert_eq!(destinations.lookup("z", None).properties.prefetch, Prefetch::Limit(PREFETCH_INHERITED));
-        assert_eq!(destinations.lookup("y", None).properties.prefetch, Prefetch::Absent);
-    }
-
-    #[test]
-    fn automatic_creation_is_a_property_too() {
-        let rules = vec![rule("closed.>", |r| r.auto_create = Some(false))];
-        let destinations = Destinations::new(rules, true);
-        assert!(destinations.lookup("open", None).auto_create);
-        assert!(!destinations.lookup("closed.one", None).auto_create);
-    }
-}
+#[path = "destinations_tests.rs"]
+mod tests;

@@ -8,18 +8,16 @@ use corelane_mailbox::Lane;
 
 use crate::Shard;
 use crate::address::Address;
-use crate::home::home_shard;
 use crate::mail::{ForwardedMessage, Mail, PublishOutcome, Refusal};
 use crate::message::Message;
 use crate::publish::Arrival;
-use crate::shard::VIRTUAL_HOST;
 
 impl Shard {
     /// Whether there is room on the way to this address. What is routed nevertheless goes, too.
     pub(crate) fn may_route(&self, address: &str) -> bool {
         match Address::parse(address) {
             Address::Queue(name) => {
-                let home = home_shard(VIRTUAL_HOST, &name, self.shards);
+                let home = self.home_of(&name);
                 home == self.index || self.peers.may_forward(home)
             }
             Address::Unsupported | Address::Invalid => true,
@@ -39,7 +37,7 @@ impl Shard {
             self.counters.count_forward_refused(PublishOutcome::NoAddress);
             return Err(PublishOutcome::NoAddress);
         };
-        let home = home_shard(VIRTUAL_HOST, &name, self.shards);
+        let home = self.home_of(&name);
         if home == self.index {
             return self.store_internal(now, &name, message);
         }
@@ -62,7 +60,9 @@ impl Shard {
 
     fn store_internal(&mut self, now: u64, name: &str, message: Message) -> Result<(), PublishOutcome> {
         let outcome = match self.find_or_create(now, name) {
-            Ok(queue) => self.store(now, queue, Arrival { message, origin: Origin(0), user: None }),
+            Ok(queue) => {
+                self.store(now, queue, Arrival { message, origin: Origin(0), user: None, producer: None })
+            }
             Err(refusal) => {
                 self.buffers.give(message.into_bytes());
                 match refusal {

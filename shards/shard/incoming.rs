@@ -6,7 +6,7 @@
 
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, SessionId};
-use corelane_wire::amqp10::{Open, SaslCode};
+use corelane_wire::amqp10::{DeliveryState, Open, SaslCode};
 
 use crate::Shard;
 use crate::connection::Hold;
@@ -103,6 +103,9 @@ impl Shard {
         use amqp10::Event;
         match event {
             Event::Message(message) => self.on_message(now, slot, message),
+            Event::Disposition { state: Some(DeliveryState::Received(_)), settled: false } => {
+                self.renew_deliveries(now, slot);
+            }
             Event::Disposition { state, .. } => self.on_disposition(now, slot, state),
             Event::LinkFlow { link, drain, .. } => self.on_link_flow(now, slot, link, drain),
             Event::SessionFlow { session } => self.on_session_flow(now, slot, session),

@@ -12,6 +12,7 @@ mod attach;
 mod buffers;
 mod connection;
 mod connections;
+pub mod contradictions;
 mod counters;
 mod dead_letters;
 mod deliver;
@@ -26,7 +27,10 @@ mod mail;
 mod message;
 mod parts;
 mod peers;
+mod producers;
+pub mod properties;
 mod publish;
+pub mod quantity;
 mod queues;
 mod rehome;
 mod settle;
@@ -35,7 +39,10 @@ mod target;
 
 pub use corelane_mailbox::Lane;
 pub use counters::Counters;
-pub use destinations::{DestinationRule, Destinations, PREFETCH_INHERITED, PrefetchRule};
+pub use destinations::{
+    DestinationRule, Destinations, DispatchRule, OverflowRule, PREFETCH_INHERITED, PREFETCH_INHERITED_TOPIC,
+    PrefetchRule, RedeliveryRule,
+};
 pub use effect::Effect;
 pub use event::{ConnectionSlot, Event, Peer, Socket};
 pub use home::home_shard;

@@ -35,6 +35,9 @@ pub const FORWARD_WINDOW_BYTES: u64 = 8 << 20;
 /// Queues looked at in one turn when properties were changed. More follow in the next.
 pub const TURN_QUEUES_REVIEWED_MAX: usize = 256;
 
+/// Links that waited for room in a queue and are let go on in one turn. More follow in the next.
+pub const TURN_PRODUCERS_RELEASED_MAX: usize = 16;
+
 /// Dead letters sent on their way in one turn. More wait for the next.
 pub const TURN_DEAD_LETTERS_MAX: usize = 256;
 
@@ -66,7 +69,7 @@ pub const RECALL_TIMEOUT_US: u64 = 1_000_000;
 /// How much longer such a shard is waited for, so that one that was late itself can take its mail first.
 pub const RECALL_GRACE_US: u64 = 50_000;
 
-/// Link credit a producer is granted; renewed when half of it was stored.
+/// Link credit a producer is granted, but where a queue that makes its producers wait allows less; renewed when half of it was stored.
 pub const PRODUCER_CREDIT: u32 = 1000;
 
 /// Message bytes that a shard keeps for reuse. What comes back beyond it goes to the allocator.

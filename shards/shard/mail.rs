@@ -39,7 +39,7 @@ pub enum Mail {
     /// To a queue's home: which queue is this, for a producer? Made on first use unless that is turned off.
     Resolve { link: LinkRef, queue: Box<str> },
     /// The home's answer.
-    Resolved { link: LinkRef, result: Result<QueueId, Refusal> },
+    Resolved { link: LinkRef, result: Result<QueueId, Refusal>, window: u32 },
     /// To the home: published messages, in order.
     Handoff(Handoff),
     /// From the home: what became of the messages of one handoff.
@@ -64,6 +64,20 @@ pub enum Mail {
     CloseConsumer { consumer: ConsumerId, was_seen: bool },
     /// From the home: the queue was deleted, so the consumer's link has to end.
     ConsumerGone { link: LinkRef },
+
+    /// To the home: the consumer is still at work on a delivery.
+    Renew { consumer: ConsumerId, place: Place, acquisition: Acquisition },
+
+    /// From a queue's home: the queue is full, the link gets no more credit.
+    Wait { link: LinkRef, queue: QueueId },
+    /// From the home: there is room again. So many messages of the link may be on their way.
+    GoOn { link: LinkRef, queue: QueueId, window: u32 },
+    /// From the home: the queue that the link sends to was deleted.
+    TargetDeleted { link: LinkRef },
+    /// To the home: the link has ended.
+    ProducerGone { queue: QueueId, link: LinkRef },
+    /// To the home: the link's connection lives on the sender's shard now. `attached`: the queue is the link's own.
+    ProducerMoved { queue: QueueId, attached: bool, link: LinkRef },
 
     /// From the control thread: what destinations are like from now on.
     Destinations(Arc<Destinations>),

@@ -14,6 +14,9 @@ use crate::dead_letters::Deaths;
 use crate::limits::{ANNOTATION_PAIRS_MAX, ANNOTATIONS_BYTES_MAX};
 use crate::mail::DeliveryCounts;
 
+/// The message annotations that say when a message is to be delivered: at a time, or after a while.
+const DELIVERY_ANNOTATIONS: [&str; 2] = ["x-opt-delivery-time", "x-opt-delivery-delay"];
+
 /// Memory of an entry and its message beside the message's bytes, rounded up.
 const ENTRY_BYTES: usize = 128;
 
@@ -37,6 +40,10 @@ pub struct Message {
     /// Some of the properties are read by the broker itself (group, expiry).
     has_group: bool,
     has_expiry: bool,
+    /// It says when it is to be delivered.
+    is_scheduled: bool,
+    /// When it is available, in microseconds; 0 before that is known, and for what is available at once.
+    deliver_at: u64,
     /// Where it has died, if it is a dead letter.
     deaths: Option<Box<Deaths>>,
 }
@@ -51,9 +58,19 @@ impl Message {
             let has_group = properties.field(Property::GroupId)?.is_some();
             let has_expiry = properties.field(Property::AbsoluteExpiryTime)?.is_some();
             sections.application_properties.map(&bytes)?;
-            Ok::<_, corelane_wire::amqp10::DecodeError>((sections, header, has_group, has_expiry))
+            let annotations = sections.message_annotations.map(&bytes)?;
+            let is_scheduled = DELIVERY_ANNOTATIONS
+                .iter()
+                .any(|name| annotations.find(name).is_ok_and(|value| value.is_some()));
+            Ok::<_, corelane_wire::amqp10::DecodeError>((
+                sections,
+                header,
+                has_group,
+                has_expiry,
+                is_scheduled,
+            ))
         };
-        let Ok((sections, header, has_group, has_expiry)) = read() else { return Err(bytes) };
+        let Ok((sections, header, has_group, has_expiry, is_scheduled)) = read() else { return Err(bytes) };
         let value_at = |section: corelane_wire::amqp10::Section| {
             if section.is_present() { (section.range().end - section.value(&bytes).len()) as u32 } else { 0 }
         };
@@ -68,6 +85,8 @@ impl Message {
             durable: header.durable,
             has_group,
             has_expiry,
+            is_scheduled,
+            deliver_at: 0,
             deaths: None,
             bytes,
         })
@@ -112,6 +131,49 @@ impl Message {
             Some(_) | None => None,
         };
         by_ttl.into_iter().chain(at_expiry).min()
+    }
+
+    /// When it is to be available, if that is later than `now`: by the annotations `x-opt-delivery-time` (milliseconds since the
+    /// epoch), else `x-opt-delivery-delay` (milliseconds). A dead letter has had that time.
+    pub(crate) fn schedule(&mut self, now: u64) -> Option<u64> {
+        if !self.is_scheduled || self.deaths.is_some() {
+            return None;
+        }
+        let sections = Sections::scan(&self.bytes).ok()?;
+        let annotations = sections.message_annotations.map(&self.bytes).ok()?;
+        let [time, delay] = DELIVERY_ANNOTATIONS.map(|name| {
+            let milliseconds = annotations.find(name).ok().flatten().and_then(milliseconds);
+            milliseconds.map(|milliseconds| milliseconds.saturating_mul(1000))
+        });
+        self.deliver_at = time.or_else(|| delay.map(|delay| now.saturating_add(delay)))?;
+        Some(self.deliver_at).filter(|at| *at > now)
+    }
+
+    /// The value of an application property, such that equal values have equal bytes; none where it has none.
+    pub(crate) fn key(&self, property: &str) -> Option<Box<[u8]>> {
+        let value = self.application_property(property);
+        let mut key = Vec::new();
+        match for_selector(value) {
+            selector::Value::Null => return None,
+            selector::Value::Bool(value) => key.extend([b'b', u8::from(value)]),
+            selector::Value::Int(value) => integer_key(&mut key, i128::from(value)),
+            selector::Value::Unsigned(value) => integer_key(&mut key, i128::from(value)),
+            // Exact below 2^53, and above it every value is whole: the cast keeps what there is.
+            selector::Value::Float(value) if value.fract() == 0.0 => integer_key(&mut key, value as i128),
+            selector::Value::Float(value) => {
+                key.push(b'f');
+                key.extend(value.to_bits().to_be_bytes());
+            }
+            selector::Value::String(text) => {
+                key.push(b's');
+                key.extend(text.as_bytes());
+            }
+            selector::Value::Opaque => {
+                key.push(b'o');
+                value.encode(&mut key);
+            }
+        }
+        Some(key.into())
     }
 
     /// Notes that it died in a queue, for itself and in its annotations. False: it goes round in a circle, as no consumer has
@@ -177,6 +239,7 @@ impl Message {
         if let Ok(mut annotated) = Message::new(bytes, self.format) {
             annotated.onward = self.onward;
             annotated.counted = self.counted;
+            annotated.deliver_at = self.deliver_at;
             annotated.deaths = self.deaths.take();
             *self = annotated;
         }
@@ -212,6 +275,24 @@ impl Message {
             Err(_) => return Value::Null,
         };
         map.find(name).ok().flatten().unwrap_or(Value::Null)
+    }
+}
+
+fn integer_key(key: &mut Vec<u8>, value: i128) {
+    key.push(b'i');
+    key.extend(value.to_be_bytes());
+}
+
+/// A time or a time span as an annotation has it; a negative one is long over.
+fn milliseconds(value: Value<'_>) -> Option<u64> {
+    match for_selector(value) {
+        selector::Value::Int(value) => Some(u64::try_from(value).unwrap_or(0)),
+        selector::Value::Unsigned(value) => Some(value),
+        selector::Value::Null
+        | selector::Value::Bool(_)
+        | selector::Value::Float(_)
+        | selector::Value::String(_)
+        | selector::Value::Opaque => None,
     }
 }
 
@@ -257,7 +338,10 @@ impl Message {
                 Value::Timestamp(at) => selector::Value::Int(at),
                 _ => selector::Value::Int(0),
             },
-            // No delayed delivery yet: a message is delivered when it was sent.
+            // What is not scheduled is delivered when it was sent.
+            HeaderField::DeliveryTime if self.deliver_at > 0 => {
+                selector::Value::Int(i64::try_from(self.deliver_at / 1000).unwrap_or(i64::MAX))
+            }
             HeaderField::DeliveryTime => for_selector(self.property(Property::CreationTime)),
             // The engine answers for these two: they change when a message comes back.
             HeaderField::Redelivered | HeaderField::DeliveryCount => selector::Value::Null,

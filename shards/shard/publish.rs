@@ -2,11 +2,12 @@
 //!
 //! The message is copied once, out of the receive buffer into a vector of the pool, and moves from then on. A queue that
 //! lives elsewhere gets it by handoff; its home answers ranges of deliveries. Credit is renewed when messages are answered, not
-//! when they are received: `granted + unanswered ≤ PRODUCER_CREDIT`.
+//! when they are received: `granted + unanswered ≤ window ≤ PRODUCER_CREDIT`, but for what was granted
+//! before the window became smaller.
 
 use std::sync::Arc;
 
-use corelane_engine::{EnqueueRefusal, Origin, Publication, QueueId};
+use corelane_engine::{EnqueueRefusal, Origin, Overflow, Publication, QueueId};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::limits::SPARE_BUFFER_SIZE_MAX;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, Payload};
@@ -16,11 +17,10 @@ use crate::Shard;
 use crate::address::Address;
 use crate::connection::{Connection, Hold, QueueAt, Route};
 use crate::event::ConnectionSlot;
-use crate::home::home_shard;
-use crate::limits::PRODUCER_CREDIT;
 use crate::mail::{Handoff, HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored};
 use crate::message::Message;
-use crate::shard::VIRTUAL_HOST;
+use crate::producers::ProducerAt;
+use crate::queues::QueueNode;
 
 /// A message that has come to its queue's home, with what is known of its way.
 pub(crate) struct Arrival {
@@ -29,6 +29,8 @@ pub(crate) struct Arrival {
     pub(crate) origin: Origin,
     /// Who has sent it, if that is known.
     pub(crate) user: Option<Arc<str>>,
+    /// The link that has to wait if the queue is full and makes its producers wait.
+    pub(crate) producer: Option<ProducerAt>,
 }
 
 /// Where a message of an anonymous terminus goes.
@@ -68,7 +70,10 @@ impl Shard {
         };
         let (to, target) = match destination {
             Destination::Queue(at) if at.shard == self.index => {
-                let outcome = self.store(now, at.queue, Arrival { message, origin: Origin(id.0), user });
+                let link_ref = LinkRef { connection: id, link, attachment };
+                let producer = Some(ProducerAt { shard: self.index, link: link_ref });
+                let arrival = Arrival { message, origin: Origin(id.0), user, producer };
+                let outcome = self.store(now, at.queue, arrival);
                 self.answer(slot, link, delivery_id, settled, outcome);
                 return;
             }
@@ -129,7 +134,7 @@ impl Shard {
             }
             None => return Destination::Nowhere(PublishOutcome::NoAddress),
         };
-        let home = home_shard(VIRTUAL_HOST, &name, self.shards);
+        let home = self.home_of(&name);
         if home != self.index {
             return Destination::Named(home, name.into());
         }
@@ -141,11 +146,15 @@ impl Shard {
 
     /// Puts a message into a queue of this shard.
     pub(crate) fn store(&mut self, now: u64, queue: QueueId, arrival: Arrival) -> PublishOutcome {
-        let Arrival { mut message, origin, user } = arrival;
-        if let Some(user) = user
-            && self.queues.get(queue).is_some_and(|node| node.destination.sender_name)
-        {
-            message.stamp_sender(&user);
+        let Arrival { mut message, origin, user, producer } = arrival;
+        let mut last_value = None;
+        let mut makes_wait = false;
+        if let Some(QueueNode { destination, .. }) = self.queues.get(queue) {
+            if let Some(user) = user.filter(|_| destination.sender_name) {
+                message.stamp_sender(&user);
+            }
+            last_value = destination.last_value_key.as_deref().and_then(|property| message.key(property));
+            makes_wait = destination.properties.overflow == Overflow::Block;
         }
         if !self.take_memory(&message) {
             self.buffers.give(message.into_bytes());
@@ -153,9 +162,19 @@ impl Shard {
         }
         let priority = message.priority();
         let expires_at = message.expires_at(now);
-        let publication = Publication { priority, expires_at, origin, ..Publication::new(message) };
+        let held_until = message.schedule(now);
+        let publication =
+            Publication { priority, expires_at, held_until, origin, last_value, ..Publication::new(message) };
         match self.engine.enqueue(now, queue, publication) {
-            Ok(_) => PublishOutcome::Stored,
+            Ok(_) => {
+                if makes_wait
+                    && let Some(producer) = producer
+                    && self.engine.is_full(queue)
+                {
+                    self.make_wait(queue, producer);
+                }
+                PublishOutcome::Stored
+            }
             Err((message, refusal)) => {
                 self.give_memory(&message);
                 self.buffers.give(message.into_bytes());
@@ -183,7 +202,8 @@ impl Shard {
             let outcome = match queue {
                 Ok(queue) => {
                     let origin = Origin(link.connection.0);
-                    self.store(now, queue, Arrival { message, origin, user })
+                    let producer = Some(ProducerAt { shard: from, link });
+                    self.store(now, queue, Arrival { message, origin, user, producer })
                 }
                 Err(refusal) => {
                     self.buffers.give(message.into_bytes());
@@ -285,10 +305,8 @@ impl Shard {
 fn renew_credit(connection: &mut Connection, link: LinkId) {
     let Some(producer) = connection.producer_mut(link) else { return };
     producer.answered += 1;
-    if producer.answered >= PRODUCER_CREDIT / 2 && !producer.detached {
-        producer.answered = 0;
-        let credit = PRODUCER_CREDIT - producer.unanswered.min(PRODUCER_CREDIT);
-        connection.protocol.grant_credit(link, credit, false);
+    if producer.answered >= producer.window.div_ceil(2) && producer.waits_for.is_empty() {
+        connection.grant_producer(link);
     }
 }
 

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - a name leads to the id of a queue that is not deleted, and that id to the node of this name;
 //! - `consumers` counts what is attached to the queue in the engine;
-//! - a queue with `idle-expiry` that has no consumer is on the list of those that are looked at when their time may have come.
+//! - a queue with `idle-expiry` to which no link is attached is on the list of those that are looked at when their time may have come.
 //!
 //! Left out: which properties a name has (`destinations`), and what happens to messages (`publish`, `engine`).
 
@@ -22,10 +22,9 @@ use crate::Shard;
 use crate::connection::QueueAt;
 use crate::deliver::Owner;
 use crate::destinations::{Destination, DestinationRule, Destinations};
-use crate::home::home_shard;
 use crate::limits::{QUEUES_MAX, TURN_QUEUES_REVIEWED_MAX};
 use crate::mail::{Mail, Refusal};
-use crate::shard::VIRTUAL_HOST;
+use crate::producers::Producers;
 use crate::target::HomeTarget;
 
 /// What the names of dynamic nodes begin with. Queues of such a name are made by no one else: who addresses a node that is gone
@@ -43,9 +42,10 @@ pub(crate) struct QueueNode {
     pub(crate) destination: Destination,
     /// Attached consumers, browsers included.
     pub(crate) consumers: u32,
+    pub(crate) producers: Producers,
     /// It has had a consumer: `auto-delete` holds from then on.
     pub(crate) had_consumer: bool,
-    /// When it last lost its last consumer, or was attached to, or made.
+    /// When it last lost its last link, or was attached to, or made.
     pub(crate) unused_since: u64,
     /// When its idle time is looked at, if it is.
     idle_watched: Option<u64>,
@@ -58,6 +58,18 @@ pub(crate) enum QueueKind {
     Queue,
     /// A link asked for a node of its own; it goes with that link.
     Dynamic,
+}
+
+/// Whether it is the name of a node that was made for a link.
+pub(crate) fn is_dynamic(name: &str) -> bool {
+    name.starts_with(DYNAMIC_NAMES)
+}
+
+impl QueueNode {
+    /// No link is attached to it.
+    fn is_unused(&self) -> bool {
+        self.consumers == 0 && self.producers.is_empty()
+    }
 }
 
 /// The queues of a shard.
@@ -116,10 +128,10 @@ impl Queues {
         Some(node)
     }
 
-    /// Watches the idle time of a queue that nobody consumes.
+    /// Watches the idle time of a queue to which nothing is attached.
     fn watch(&mut self, queue: QueueId) {
         let Some(node) = self.get_mut(queue) else { return };
-        let Some(after) = node.destination.idle_expiry_us.filter(|_| node.consumers == 0) else { return };
+        let Some(after) = node.destination.idle_expiry_us.filter(|_| node.is_unused()) else { return };
         let deadline = node.unused_since.saturating_add(after);
         if node.idle_watched.is_none_or(|watched| deadline < watched) {
             node.idle_watched = Some(deadline);
@@ -139,7 +151,7 @@ impl Queues {
             }
             node.idle_watched = None;
             match node.destination.idle_expiry_us {
-                Some(after) if node.consumers == 0 && node.unused_since.saturating_add(after) <= now => {
+                Some(after) if node.is_unused() && node.unused_since.saturating_add(after) <= now => {
                     return Some(queue);
                 }
                 Some(_) | None => self.watch(queue),
@@ -159,7 +171,7 @@ impl Shard {
             return Ok(queue);
         }
         let destination = self.destinations.lookup(name, None);
-        if !destination.auto_create || name.starts_with(DYNAMIC_NAMES) {
+        if !destination.auto_create || is_dynamic(name) {
             return Err(Refusal::NotFound);
         }
         self.declare_queue(now, name, QueueKind::Queue, DestinationRule::default())
@@ -185,6 +197,7 @@ impl Shard {
             overrides,
             destination,
             consumers: 0,
+            producers: Producers::default(),
             had_consumer: false,
             unused_since: now,
             idle_watched: None,
@@ -241,7 +254,7 @@ impl Shard {
         let name = loop {
             self.dynamic_names += 1;
             let name = format!("{DYNAMIC_NAMES}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
-            if home_shard(VIRTUAL_HOST, &name, self.shards) == self.index {
+            if self.home_of(&name) == self.index {
                 break name;
             }
         };
@@ -269,14 +282,18 @@ impl Shard {
     pub(crate) fn note_consumer_closed(&mut self, now: u64, queue: QueueId) {
         let Some(node) = self.queues.get_mut(queue) else { return };
         node.consumers -= 1;
-        if node.consumers > 0 {
-            return;
-        }
-        node.unused_since = now;
-        if node.destination.auto_delete {
+        if node.consumers == 0 && node.had_consumer && node.destination.auto_delete {
             self.counters.queues_auto_deleted += 1;
             self.delete_queue(now, queue);
         } else {
+            self.note_unused(now, queue);
+        }
+    }
+
+    /// A link of the queue has ended. If it was the last, its idle time begins.
+    pub(crate) fn note_unused(&mut self, now: u64, queue: QueueId) {
+        if let Some(node) = self.queues.get_mut(queue).filter(|node| node.is_unused()) {
+            node.unused_since = now;
             self.queues.watch(queue);
         }
     }
@@ -289,9 +306,11 @@ impl Shard {
         }
     }
 
-    /// Deletes a queue of this shard; the links of its consumers end with `amqp:resource-deleted`.
+    /// Deletes a queue of this shard; the links of its consumers and producers end with `amqp:resource-deleted`.
     pub(crate) fn delete_queue(&mut self, now: u64, queue: QueueId) {
-        self.queues.remove(queue);
+        if let Some(node) = self.queues.remove(queue) {
+            self.dismiss_producers(queue, node.producers);
+        }
         for owner in self.engine.delete_queue(now, queue) {
             match Owner::unpack(owner) {
                 Owner::Connection { index, link } => {

@@ -1,8 +1,8 @@
 //! How does a connection move to the shard that owns its first consumer's queue?
 //!
 //! It is held (its input waits), until no other shard owes it an answer and all its output is sent; then the driver stops
-//! receiving and the whole connection travels in one mail, with its socket. Nothing is in flight to it at that moment, so no
-//! shard needs to be told and nothing has to be forwarded. It moves once: later consumers elsewhere are targets.
+//! receiving and the whole connection travels in one mail, with its socket. No answer is in flight to it at that moment, so nothing
+//! has to be forwarded; the homes of its producers' queues are told where it is, and say again what may have missed it. It moves once: later consumers elsewhere are targets.
 
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::LinkId;
@@ -73,6 +73,7 @@ impl Shard {
             self.close_forced(now, slot);
             return;
         }
+        self.announce_producers(slot);
         self.attach_consumer_here(now, slot, link);
         self.release_hold(now, slot);
     }

@@ -68,6 +68,40 @@ impl Shard {
         }
     }
 
+    /// The peer is still at work on deliveries: their ack deadlines start anew.
+    pub(crate) fn renew_deliveries(&mut self, now: u64, slot: ConnectionSlot) {
+        while let Some(connection) = self.connections.get_mut(slot)
+            && let Some(disposed) = connection.protocol.poll_outcome()
+        {
+            let Some(consumer) = connection.consumer_mut(disposed.link) else { continue };
+            let (place, acquisition) = (Place(disposed.token.0), Acquisition(disposed.token.1 as u32));
+            match &consumer.at {
+                ConsumerAt::Nowhere(_) => {}
+                ConsumerAt::Here(id) => {
+                    let id = *id;
+                    self.renew_here(now, id, place, acquisition);
+                }
+                ConsumerAt::Elsewhere(target) => {
+                    let (home, consumer) = (target.home, target.consumer);
+                    self.peers.control(&mut self.effects, home, Mail::Renew { consumer, place, acquisition });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn renew_here(
+        &mut self,
+        now: u64,
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+    ) {
+        match self.engine.renew(now, consumer, place, acquisition) {
+            Settled::Done => {}
+            Settled::Late => self.counters.settlements_late += 1,
+        }
+    }
+
     /// Tells the queue of this shard.
     pub(crate) fn settle_here(
         &mut self,
@@ -109,6 +143,7 @@ impl Shard {
             Some(Link::Producer(producer)) => {
                 producer.detached = true;
                 let dynamic = producer.dynamic.take();
+                self.forget_producer(now, slot, link);
                 self.release_detached(slot, link);
                 if let Some(at) = dynamic {
                     self.delete_dynamic(now, at);

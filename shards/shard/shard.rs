@@ -18,18 +18,20 @@ use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId};
 
 use crate::buffers::Buffers;
-use crate::connection::{Connection, Hold};
+use crate::connection::{Connection, Hold, QueueAt};
 use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::dead_letters::DeadLetterOnItsWay;
 use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
+use crate::home::home_shard;
 use crate::limits::{ASSEMBLY_SHARE, OUTPUT_BYTES_MAX};
 use crate::mail::{ConnectionId, Mail};
 use crate::message::Message;
 use crate::peers::Peers;
-use crate::queues::Queues;
+use crate::producers::ProducerAt;
+use crate::queues::{Queues, is_dynamic};
 use crate::target::HomeTargets;
 
 /// The virtual host of every queue so far.
@@ -71,6 +73,8 @@ pub struct Shard {
     loopback: Arc<amqp10::Config>,
     elsewhere: Arc<amqp10::Config>,
     pub(crate) destinations: Arc<Destinations>,
+    /// As they were when the shard began: they say where queues live, which does not change.
+    began_with: Arc<Destinations>,
     memory_max: u64,
     /// Bytes of the messages in queues.
     memory_used: u64,
@@ -96,6 +100,8 @@ pub struct Shard {
     pub(crate) effects: Vec<Effect>,
     pub(crate) counters: Counters,
     pub(crate) dynamic_names: u64,
+    /// Queues that have room again for producers that wait.
+    pub(crate) roomy: VecDeque<QueueId>,
     /// A dead letter for whose way there was no room.
     pub(crate) dead_letter_waits: Option<DeadLetterOnItsWay>,
     stopping: bool,
@@ -131,13 +137,15 @@ pub const SHARDS_STAY: () = ();
 impl Shard {
     /// A shard without connections and queues.
     pub fn new(config: ShardConfig) -> Self {
+        let destinations = Arc::new(config.destinations);
         Shard {
             index: config.index,
             shards: config.shards,
             boot: config.boot,
             loopback: config.loopback,
             elsewhere: config.elsewhere,
-            destinations: Arc::new(config.destinations),
+            began_with: Arc::clone(&destinations),
+            destinations,
             memory_max: config.memory,
             memory_used: 0,
             memory_assembled: 0,
@@ -157,6 +165,7 @@ impl Shard {
             effects: Vec::new(),
             counters: Counters::default(),
             dynamic_names: 0,
+            roomy: VecDeque::new(),
             dead_letter_waits: None,
             stopping: false,
             stopped: false,
@@ -182,6 +191,7 @@ impl Shard {
         more_work |= self.engine.run_slice(now);
         more_work |= self.run_dead_letters(now);
         more_work |= self.review_queues(now);
+        more_work |= self.release_producers();
         more_work |= self.run_deliveries(now);
         self.lend_all(now);
         self.finish_touched(now);
@@ -386,7 +396,7 @@ impl Shard {
             Mail::SaslStep { .. } => {}
             Mail::SaslReply { connection, reply } => self.on_sasl_reply(now, connection, reply),
             Mail::Resolve { link, queue } => self.on_resolve(now, from, link, &queue),
-            Mail::Resolved { link, result } => self.on_resolved(now, from, link, result),
+            Mail::Resolved { link, result, window } => self.on_resolved(now, from, link, (result, window)),
             Mail::Handoff(handoff) => self.on_handoff(now, from, handoff),
             Mail::Stored(handoff) => self.on_stored(now, from, handoff),
             Mail::Consume { link, request } => self.on_consume(now, from, link, &request),
@@ -398,6 +408,18 @@ impl Shard {
             Mail::Settle(settlements) => self.on_settle(now, settlements),
             Mail::CloseConsumer { consumer, was_seen } => self.on_close_consumer(now, consumer, was_seen),
             Mail::ConsumerGone { link } => self.on_consumer_gone(link),
+            Mail::Renew { consumer, place, acquisition } => {
+                self.renew_here(now, consumer, place, acquisition);
+            }
+            Mail::Wait { link, queue } => self.on_wait(QueueAt { shard: from, queue }, link),
+            Mail::GoOn { link, queue, window } => {
+                self.on_go_on(QueueAt { shard: from, queue }, link, window);
+            }
+            Mail::TargetDeleted { link } => self.on_target_deleted(link),
+            Mail::ProducerGone { queue, link } => self.on_producer_gone(now, queue, link),
+            Mail::ProducerMoved { queue, attached, link } => {
+                self.on_producer_moved(queue, attached, ProducerAt { shard: from, link });
+            }
             Mail::Destinations(destinations) => self.on_destinations(destinations),
             Mail::Forward(messages) => self.on_forward(now, from, messages),
             Mail::Forwarded { count, bytes } => self.peers.forwards_answered(from, count, bytes),
@@ -444,6 +466,15 @@ impl Shard {
     pub(crate) fn post(&mut self, to: usize, lane: Lane, mail: Mail) {
         debug_assert_ne!(to, self.index);
         self.effects.push(Effect::Post { to, lane, mail });
+    }
+
+    /// The shard that the queue of this name lives on.
+    pub(crate) fn home_of(&self, queue: &str) -> usize {
+        let pinned = if is_dynamic(queue) { None } else { self.began_with.pin(queue) };
+        match pinned.and_then(|shard| usize::try_from(shard).ok()) {
+            Some(shard) if shard < self.shards => shard,
+            Some(_) | None => home_shard(VIRTUAL_HOST, queue, self.shards),
+        }
     }
 
     /// The connection of this identity, if it is here.

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use super::DONE;
 use crate::boot::raise_file_limit;
 use crate::config::{IdlePolicy, parse_address};
-use crate::control::Signals;
+use crate::control::{Signal, Signals};
 use crate::driver::baseline::Baseline;
 use crate::driver::{Idle, Placement};
 
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &BaselineArguments) -> anyhow::Result<u8> {
     let mut running = kind.start(arguments.listen, placement, idle).context("the shard cannot be started")?;
     println!("listening on {}", running.address);
     signals.ring_on_signal(running.control.bell());
-    while !signals.take() {
+    while signals.take() != Some(Signal::Stop) {
         running.control.wait(None);
     }
     running.stop().context("the shard did not end")?;

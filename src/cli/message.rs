@@ -4,12 +4,12 @@ use std::io::{self, Read, Write};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use corelane_shard::quantity::{duration_us, size_bytes};
 
 use super::{DONE, INCOMPLETE};
 use crate::client::{
     Client, ClientError, Ended, Selection, SendOptions, TextMessage, Url, show_body, show_details,
 };
-use crate::config::quantity::{duration_us, size_bytes};
 
 /// The largest body that `--size` makes.
 const SIZE_MAX: u64 = 1 << 30;

@@ -14,16 +14,16 @@ use crate::authenticate::{Authenticator, UsersSource};
 use crate::boot;
 use crate::config::setting::{self, Setting};
 use crate::config::{
-    IdlePolicy, Layer, Listener, LogSettings, ServeSettings, parse_address, parse_cores, parse_log,
+    IdlePolicy, Layer, Listener, LogSettings, ServeSettings, Tables, parse_address, parse_cores, parse_log,
 };
-use crate::control::{Signals, Stop};
+use crate::control::{Reread, Signals, Stop};
 use crate::users::fill_random;
 
 /// Run a broker.
 ///
 /// A setting is taken from its flag, else from its environment variable, else from the configuration file, else it has
 /// its default.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = MORE)]
 pub(super) struct ServeArguments {
     /// Where to listen; may be given several times [default: 127.0.0.1:5672 and [::1]:5672]
@@ -126,21 +126,19 @@ Configuration file:
     max-message-size = \"4MiB\"
     idle-timeout = \"2m\"
 
-    # A consumer's unsettled messages; \"none\": one, when asked; 0: inherited.
     [destinations.\"orders.>\"]
-    prefetch = 10
+    prefetch = 10           # a consumer's unsettled messages
     expiration = \"1h30m\"    # instead of the sender's; \"never\": none
 
     [destinations.\"orders.audit\"]
     exclusive = true        # one active consumer, the others stand by
-    consumers-max = 2       # so many active consumers
-    priorities = true       # messages are served by priority
-    sticky-groups = true    # a group keeps its consumer for good
-    auto-create = false     # is not made on first use
+
+  `corelane help destinations` explains all of these properties.
 
 Signals:
   SIGTERM and SIGINT close all connections and end the broker with exit code 0;
-  a second one ends it at once, with 1."
+  a second one ends it at once, with 1. SIGHUP reads the configuration file again
+  and changes destinations; a file with a mistake changes nothing."
 );
 
 /// A list of cores, as one value.
@@ -175,7 +173,7 @@ impl ServeArguments {
             max_message_size: self.max_message_size,
             memory: self.memory,
             log: self.log,
-            destinations: Vec::new(),
+            destinations: Tables::default(),
         }
     }
 
@@ -191,12 +189,13 @@ impl ServeArguments {
 
 /// Runs a broker until a signal ends it.
 pub(super) fn run(arguments: ServeArguments) -> anyhow::Result<u8> {
-    let settings = arguments.settings()?;
+    let settings = arguments.clone().settings()?;
     start_log(&settings.log)?;
     // Before any other thread: a signal that comes while the broker starts is a stop, too.
     let signals = Signals::listen().context("signals cannot be listened for")?;
     let authenticator = authenticator(&settings)?;
-    match boot::serve(&settings, signals, authenticator)? {
+    let reread = Reread::new(arguments.config.clone(), move || arguments.clone().settings());
+    match boot::serve(&settings, signals, authenticator, reread)? {
         Stop::Graceful => Ok(DONE),
         Stop::Forced => Ok(FAILED),
     }

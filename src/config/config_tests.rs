@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use corelane_shard::properties::PROPERTIES;
+use corelane_shard::{DestinationRule, OverflowRule, PrefetchRule, RedeliveryRule};
+
 use super::*;
 
 /// The layer of a file with this text.
 fn layer(text: &str) -> Result<Layer, FileError> {
-    toml::from_str(text).map_err(|error| FileError::Invalid { file: PathBuf::from("broker.toml"), error })
+    Layer::from_text(Path::new("broker.toml"), text)
 }
 
 fn settings(text: &str) -> Result<ServeSettings, SettingsError> {
@@ -27,7 +30,7 @@ fn nothing_given_means_loopback_only_and_the_documented_defaults() {
     assert_eq!(settings.limits.frame_size_max, 65_536);
     assert_eq!(settings.limits.idle_timeout_us, Some(60_000_000));
     assert_eq!(settings.limits.message_size_max, 128 << 20);
-    assert!(settings.destinations.auto_create);
+    assert_eq!(settings.destinations, Destinations::new(Vec::new(), true));
 }
 
 #[test]
@@ -49,7 +52,6 @@ fn a_file_can_say_everything() {
         log = "debug,json"
 
         [destinations."orders.>"]
-        exclusive = true
         consumers-max = 3
         prefetch = "none"
         expiration = "1h30m"
@@ -60,10 +62,13 @@ fn a_file_can_say_everything() {
         [destinations."orders.eu"]
         prefetch = 0
         expiration = "never"
+        redelivery-delay = { min = "1s", multiplier = 2, max = "1m" }
 
         [destinations.plain]
         prefetch = 100
         consumers_max = 1
+        overflow = "drop-oldest"
+        messages-max = 1000
         "#,
     )
     .unwrap();
@@ -80,28 +85,35 @@ fn a_file_can_say_everything() {
     let expected = [
         DestinationRule {
             pattern: "orders.>".to_owned(),
-            exclusive: Some(true),
             consumers_max: Some(3),
-            prefetch: Some(PrefetchSetting::None),
+            prefetch: Some(PrefetchRule::None),
             expiration_us: Some(5_400_000_000),
             priorities: Some(true),
             sticky_groups: Some(true),
             auto_create: Some(true),
+            ..DestinationRule::default()
         },
         DestinationRule {
             pattern: "orders.eu".to_owned(),
-            prefetch: Some(PrefetchSetting::Inherit),
+            prefetch: Some(PrefetchRule::Inherit),
             expiration_us: Some(0),
+            redelivery: Some(RedeliveryRule {
+                min_us: 1_000_000,
+                multiplier_permille: 2000,
+                max_us: 60_000_000,
+            }),
             ..DestinationRule::default()
         },
         DestinationRule {
             pattern: "plain".to_owned(),
-            prefetch: Some(PrefetchSetting::Limit(100)),
+            prefetch: Some(PrefetchRule::Limit(100)),
             consumers_max: Some(1),
+            overflow: Some(OverflowRule::DropOldest),
+            messages_max: Some(1000),
             ..DestinationRule::default()
         },
     ];
-    assert_eq!(settings.destinations, DestinationSettings { auto_create: false, rules: expected.to_vec() });
+    assert_eq!(settings.destinations, Destinations::new(expected.to_vec(), false));
 }
 
 #[test]
@@ -129,15 +141,34 @@ fn a_wrong_file_is_told_with_file_place_reason_and_what_is_allowed() {
     check("cores = \"3-1\"", &["\"3-1\" is not a core", "0-3,6"]);
     check("cores = [1, 1]", &["core 1 is listed twice"]);
     check("log = \"loud\"", &["\"loud\"", "off, error, warn, info, debug, trace"]);
-    check("[destinations.a]\nprefech = 1", &["line 2, column 1", "unknown field `prefech`", "`prefetch`"]);
+    let in_a = |line: &str, expected: &[&str]| {
+        let place = ["line 2", "destination \"a\""];
+        let expected: Vec<&str> = place.iter().chain(expected).copied().collect();
+        check(&format!("[destinations.a]\n{line}"), &expected);
+    };
+    in_a("prefech = 1", &["column 1", "no property \"prefech\"; did you mean prefetch?", "dead-letter"]);
+    in_a("prefetch = \"all\"", &["column 12", "\"all\"", "\"none\", 0 (inherited), or a limit"]);
+    in_a("prefetch = 70000", &["70000 is out of range", "0 to 65535"]);
+    in_a("prefetch = [1]", &["prefetch cannot be a list", "0 to 65535"]);
+    in_a("consumers-max = -1", &["-1 is out of range", "1 to 1000000"]);
+    in_a("expiration = \"soon\"", &["\"soon\"", "not a duration"]);
+    in_a("bytes_max = 1.5", &["bytes-max cannot be 1.5", "1B to"]);
+    in_a("redelivery-delay = { min = \"2s\", max = \"1s\" }", &["min (2s) is more than max (1s)"]);
+    let twice = "[destinations.a]\ndeliveries-max = 1\ndelivery-max = 2";
+    check(twice, &["line 3", "destination \"a\"", "deliveries-max is given twice"]);
     check(
-        "[destinations.a]\nprefetch = \"all\"",
-        &["line 2", "\"all\"", "\"none\", 0 (inherited), or a limit"],
+        "[destinations.a]\ntopic = true\nexclusive = true",
+        &["line 1", "\"a\"", "topic and exclusive", "allowed"],
     );
-    check("[destinations.a]\nprefetch = 70000", &["line 2", "70000 is out of range", "0 to 65535"]);
-    check("[destinations.a]\nprefetch = -1", &["line 2", "-1 is out of range", "0 to 65535"]);
-    check("[destinations.a]\nconsumers-max = 0", &["0 is out of range", "1 to 1000000"]);
-    check("[destinations.a]\nexpiration = \"soon\"", &["\"soon\"", "not a duration"]);
+    check(
+        "[destinations.\"a.>\"]\nexclusive = true\n[destinations.\"*.b\"]\nnon-destructive = true",
+        &["line ", "\"a.>\"", "\"*.b\"", "for \"a.b\"", "allowed"],
+    );
+    check(
+        "# two\n[destinations.a]\ndead-letter = \"b\"\n[destinations.b]\ndead-letter = \"a\"",
+        &["line 2", "circle: a -> b -> a"],
+    );
+    check("[destinations]\na = 1", &["line 2", "the properties of \"a\""]);
     check("[destinations.\"a..b\"]", &["empty word"]);
     check("[destinations.\"a.b*\"]", &["line 1", "stands for a whole word"]);
     check("[destinations.\"a.>.b\"]", &["line 1", "stands for all words that follow"]);
@@ -169,7 +200,7 @@ fn what_is_given_above_wins_setting_by_setting() {
     let merged = flags.over(file);
     assert_eq!(merged.shards, Some(2));
     assert_eq!(merged.spin_us, Some(5));
-    assert_eq!(merged.destinations.len(), 1);
+    assert_eq!(merged.destinations.rules.len(), 1);
 }
 
 #[test]
@@ -225,4 +256,28 @@ fn cores() {
 fn what_is_not_there_yet_is_not_taken_silently() {
     assert_eq!(settings("in-memory = false"), Err(SettingsError::NothingOnDisk));
     assert!(settings("in-memory = true").is_ok());
+}
+
+#[test]
+fn a_pin_needs_its_shard() {
+    let settings = settings("[destinations.a]\nshard = 3").unwrap();
+    assert_eq!(settings.check_pins(4), Ok(()));
+    let error = settings.check_pins(2).unwrap_err().to_string();
+    assert!(error.contains("\"a\"") && error.contains("0 to 1"), "{error}");
+}
+
+/// What the README says of destinations: an example that holds, and the names of all properties, in order.
+#[test]
+fn the_readme_knows_the_table() {
+    let readme = include_str!("../../README.md");
+    let section = readme.split("## Destinations").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let example = section.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let rules = layer(example).unwrap().destinations.rules;
+    assert!(rules.len() > 1);
+    assert!(section.contains("`corelane help destinations`"));
+    let (_, list) = section.split_once("Properties: ").unwrap();
+    let list = list.split(".\n").next().unwrap().replace('\n', " ");
+    let listed: Vec<&str> = list.split(", ").map(|name| name.trim_matches('`')).collect();
+    let names: Vec<&str> = PROPERTIES.iter().map(|property| property.name).collect();
+    assert_eq!(listed, names);
 }

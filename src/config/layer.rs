@@ -4,15 +4,16 @@
 //! range. `flag > environment > file > default` is `flags.over(file)` and then the defaults; clap puts the environment
 //! under the flags. Left out: what a default is (`config`).
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use corelane_shard::contradictions::{self, Contradiction};
 use serde::{Deserialize, Deserializer, de};
 
 use super::setting::{self, Setting};
-use super::{DestinationRule, IdlePolicy, LogSettings, PrefetchSetting};
+use super::tables::Tables;
+use super::{IdlePolicy, LogSettings};
 
 /// Settings that were given in one place.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -44,33 +45,26 @@ pub struct Layer {
     pub memory: Option<u64>,
     #[serde(deserialize_with = "log")]
     pub log: Option<LogSettings>,
-    #[serde(deserialize_with = "destinations")]
-    pub destinations: Vec<DestinationRule>,
-}
-
-/// The properties of one destination table.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct Properties {
-    exclusive: Option<bool>,
-    #[serde(alias = "consumers_max", deserialize_with = "consumers_max")]
-    consumers_max: Option<u32>,
-    #[serde(deserialize_with = "prefetch")]
-    prefetch: Option<PrefetchSetting>,
-    #[serde(deserialize_with = "expiration")]
-    expiration: Option<u64>,
-    priorities: Option<bool>,
-    #[serde(alias = "sticky_groups")]
-    sticky_groups: Option<bool>,
-    #[serde(alias = "auto_create")]
-    auto_create: Option<bool>,
+    pub destinations: Tables,
 }
 
 /// Why a configuration file is not usable. The message is complete: file, place, reason, what is allowed.
 #[derive(Debug)]
 pub enum FileError {
-    Unreadable { file: PathBuf, error: std::io::Error },
-    Invalid { file: PathBuf, error: toml::de::Error },
+    Unreadable {
+        file: PathBuf,
+        error: std::io::Error,
+    },
+    Invalid {
+        file: PathBuf,
+        error: toml::de::Error,
+    },
+    /// Destinations whose properties do not go together. Lines count from 1.
+    Contradiction {
+        file: PathBuf,
+        line: usize,
+        error: Contradiction,
+    },
 }
 
 impl fmt::Display for FileError {
@@ -86,6 +80,13 @@ impl fmt::Display for FileError {
                     "the configuration file {} is not valid: {}",
                     file.display(),
                     text.trim_end()
+                )
+            }
+            FileError::Contradiction { file, line, error } => {
+                write!(
+                    formatter,
+                    "the configuration file {} is not valid: line {line}: {error}",
+                    file.display()
                 )
             }
         }
@@ -110,10 +111,20 @@ impl Layer {
     pub fn from_file(file: &Path) -> Result<Layer, FileError> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| FileError::Unreadable { file: file.to_owned(), error })?;
-        let mut layer: Layer =
-            toml::from_str(&text).map_err(|error| FileError::Invalid { file: file.to_owned(), error })?;
+        let mut layer = Layer::from_text(file, &text)?;
         let folder = file.parent().unwrap_or(Path::new(""));
         layer.users = layer.users.map(|users| folder.join(users));
+        Ok(layer)
+    }
+
+    /// The layer of a text that stands in this file.
+    pub fn from_text(file: &Path, text: &str) -> Result<Layer, FileError> {
+        let layer: Layer =
+            toml::from_str(text).map_err(|error| FileError::Invalid { file: file.to_owned(), error })?;
+        contradictions::check(&layer.destinations.rules).map_err(|error| {
+            let line = layer.destinations.line(text, &error.pattern);
+            FileError::Contradiction { file: file.to_owned(), line, error }
+        })?;
         Ok(layer)
     }
 
@@ -134,7 +145,11 @@ impl Layer {
             max_message_size: self.max_message_size.or(below.max_message_size),
             memory: self.memory.or(below.memory),
             log: self.log.or(below.log),
-            destinations: if self.destinations.is_empty() { below.destinations } else { self.destinations },
+            destinations: if self.destinations.rules.is_empty() {
+                below.destinations
+            } else {
+                self.destinations
+            },
         }
     }
 }
@@ -195,25 +210,6 @@ pub fn parse_log(text: &str) -> Result<LogSettings, String> {
     Ok(LogSettings { filter: directives.join(","), json })
 }
 
-/// Checks a destination pattern: words with `.` between; `*` stands for one word, a last `>` for all that follow.
-fn check_pattern(pattern: &str) -> Result<(), String> {
-    let words: Vec<&str> = pattern.split('.').collect();
-    for (index, word) in words.iter().enumerate() {
-        if word.is_empty() {
-            return Err(format!("{pattern:?} has an empty word; a name is words with \".\" between"));
-        }
-        if word.contains('*') && *word != "*" {
-            return Err(format!("in {pattern:?}, \"*\" stands for a whole word, as in \"orders.*\""));
-        }
-        if word.contains('>') && (*word != ">" || index + 1 != words.len()) {
-            return Err(format!(
-                "in {pattern:?}, \">\" stands for all words that follow, as in \"orders.>\""
-            ));
-        }
-    }
-    Ok(())
-}
-
 fn narrow<T: TryFrom<u64>, E: de::Error>(setting: &Setting, value: u64) -> Result<Option<T>, E> {
     T::try_from(value)
         .map(Some)
@@ -242,14 +238,6 @@ fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 
 fn max_message_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     setting::MESSAGE_SIZE.read(deserializer).map(Some)
-}
-
-fn consumers_max<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    narrow(&setting::CONSUMERS, setting::CONSUMERS.read(deserializer)?)
-}
-
-fn expiration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    setting::EXPIRATION.read(deserializer).map(Some)
 }
 
 /// One address, or a list of them.
@@ -301,56 +289,4 @@ fn cores<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<usize>
 
 fn log<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LogSettings>, D::Error> {
     parse_log(&String::deserialize(deserializer)?).map(Some).map_err(de::Error::custom)
-}
-
-/// `"none"`, 0 (inherited), or a limit.
-fn prefetch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PrefetchSetting>, D::Error> {
-    struct Prefetch;
-    impl de::Visitor<'_> for Prefetch {
-        type Value = PrefetchSetting;
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(formatter, "\"none\", 0 (inherited), or a limit; allowed: {}", setting::PREFETCH)
-        }
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            match text {
-                "none" => Ok(PrefetchSetting::None),
-                _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
-            }
-        }
-        fn visit_i64<E: de::Error>(self, value: i64) -> Result<Self::Value, E> {
-            match de::Visitor::visit_i64(setting::PREFETCH, value)? {
-                0 => Ok(PrefetchSetting::Inherit),
-                limit => u32::try_from(limit)
-                    .map(PrefetchSetting::Limit)
-                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self)),
-            }
-        }
-    }
-    deserializer.deserialize_any(Prefetch).map(Some)
-}
-
-/// The tables `[destinations."PATTERN"]`.
-fn destinations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DestinationRule>, D::Error> {
-    /// A key that was checked where its place is known.
-    #[derive(PartialEq, Eq, PartialOrd, Ord)]
-    struct Pattern(String);
-    impl<'de> Deserialize<'de> for Pattern {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let pattern = String::deserialize(deserializer)?;
-            check_pattern(&pattern).map_err(de::Error::custom)?;
-            Ok(Pattern(pattern))
-        }
-    }
-    let tables = BTreeMap::<Pattern, Properties>::deserialize(deserializer)?;
-    let rule = |(Pattern(pattern), properties): (Pattern, Properties)| DestinationRule {
-        pattern,
-        exclusive: properties.exclusive,
-        consumers_max: properties.consumers_max,
-        prefetch: properties.prefetch,
-        expiration_us: properties.expiration,
-        priorities: properties.priorities,
-        sticky_groups: properties.sticky_groups,
-        auto_create: properties.auto_create,
-    };
-    Ok(tables.into_iter().map(rule).collect())
 }

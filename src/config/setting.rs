@@ -5,10 +5,9 @@
 
 use std::fmt;
 
+use corelane_shard::quantity::{duration_us, show_duration, show_size, size_bytes};
 use serde::Deserializer;
 use serde::de::{self, Visitor};
-
-use super::quantity::{duration_us, show_duration, show_size, size_bytes};
 
 /// The kind of a setting's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +39,6 @@ pub const IDLE_TIMEOUT: Setting = Setting::new(Unit::Microseconds, 200_000, 86_4
 pub const MESSAGE_SIZE: Setting = Setting::new(Unit::Bytes, 1 << 10, 1 << 30, None);
 /// Memory for messages, of the whole process.
 pub const MEMORY: Setting = Setting::new(Unit::Bytes, 16 << 20, 1 << 50, None);
-/// A destination's time to live.
-pub const EXPIRATION: Setting =
-    Setting::new(Unit::Microseconds, 1_000, 100 * 365 * 86_400_000_000, Some("never"));
-/// A queue's active consumers.
-pub const CONSUMERS: Setting = Setting::new(Unit::Count, 1, 1_000_000, None);
-/// A destination's prefetch limit.
-pub const PREFETCH: Setting = Setting::new(Unit::Count, 0, 65_535, None);
-
 impl Setting {
     const fn new(unit: Unit, min: u64, max: u64, zero_word: Option<&'static str>) -> Self {
         Setting { unit, min, max, zero_word }

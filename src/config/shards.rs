@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use corelane_protocol::amqp10::{Config, Sasl};
-use corelane_shard::{DestinationRule as ShardRule, Destinations, PrefetchRule, ShardConfig};
+use corelane_shard::ShardConfig;
 use corelane_wire::amqp10::{MapWriter, Value};
 
-use super::{DestinationRule, PrefetchSetting, ServeSettings};
+use super::ServeSettings;
 use crate::authenticate::AccessRules;
 
 /// Multi-frame messages that one connection may be sending at the same time, if they are as large as they may be.
@@ -17,14 +17,13 @@ const JOINED_MESSAGES: u64 = 2;
 impl ServeSettings {
     /// What one of the shards is told. `boot` tells this run of the process from others.
     pub fn shard_config(&self, index: usize, shards: usize, boot: u64) -> ShardConfig {
-        let rules = self.destinations.rules.iter().map(shard_rule).collect();
         ShardConfig {
             index,
             shards,
             boot,
             loopback: Arc::new(self.connection_config(true)),
             elsewhere: Arc::new(self.connection_config(false)),
-            destinations: Destinations::new(rules, self.destinations.auto_create),
+            destinations: self.destinations.clone(),
             memory: self.limits.memory / shards as u64,
         }
     }
@@ -46,29 +45,11 @@ impl ServeSettings {
             max_message_size: self.limits.message_size_max,
             assembly_size_max: usize::try_from(joined).unwrap_or(usize::MAX),
             // Clients that answer requests ask for it: a link without an address, each message with its own.
-            offered_capabilities: vec!["ANONYMOUS-RELAY".into()],
+            offered_capabilities: vec!["ANONYMOUS-RELAY".into(), "DELAYED_DELIVERY".into()],
             properties: product(),
             sasl: Sasl::Server { mechanisms, required: !rules.anonymous(loopback) },
             ..Config::default()
         }
-    }
-}
-
-fn shard_rule(rule: &DestinationRule) -> ShardRule {
-    ShardRule {
-        pattern: rule.pattern.clone(),
-        exclusive: rule.exclusive,
-        consumers_max: rule.consumers_max,
-        prefetch: rule.prefetch.map(|prefetch| match prefetch {
-            PrefetchSetting::None => PrefetchRule::None,
-            PrefetchSetting::Inherit => PrefetchRule::Inherit,
-            PrefetchSetting::Limit(limit) => PrefetchRule::Limit(limit),
-        }),
-        expiration_us: rule.expiration_us,
-        priorities: rule.priorities,
-        sticky_groups: rule.sticky_groups,
-        auto_create: rule.auto_create,
-        ..ShardRule::default()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Has somebody asked the process to stop? SIGTERM and SIGINT, noted by a thread of their own.
+//! Has somebody asked the process to stop (SIGTERM, SIGINT), or to read its configuration again (SIGHUP)? Noted by a thread of
+//! their own.
 //!
 //! Invariant: a signal that came after `listen` is never lost, and never ends the process by itself.
 
@@ -7,23 +8,31 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals as Incoming;
 
 use crate::driver::Doorbell;
 
-/// Signals that ask for a stop.
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    Stop,
+    /// Read the configuration file again.
+    Reload,
+}
+
+/// Signals that ask for something.
 #[derive(Debug)]
 pub struct Signals {
-    noted: Receiver<()>,
+    noted: Receiver<Signal>,
     /// Who is to be woken, once that is known.
     bell: Arc<OnceLock<Doorbell>>,
 }
 
 impl Signals {
-    /// Takes over SIGTERM and SIGINT, for the whole process.
+    /// Takes over SIGTERM, SIGINT and SIGHUP, for the whole process.
     pub fn listen() -> io::Result<Signals> {
-        let incoming = Incoming::new([SIGTERM, SIGINT])?;
+        let incoming = Incoming::new([SIGTERM, SIGINT, SIGHUP])?;
         let (note, noted) = channel();
         let bell = Arc::new(OnceLock::new());
         let known = Arc::clone(&bell);
@@ -37,15 +46,16 @@ impl Signals {
         let _ = self.bell.set(bell);
     }
 
-    /// Whether one more has come.
-    pub fn take(&self) -> bool {
-        self.noted.try_recv().is_ok()
+    /// What the next one asks for, if one more has come.
+    pub fn take(&self) -> Option<Signal> {
+        self.noted.try_recv().ok()
     }
 }
 
-fn wait(mut incoming: Incoming, note: &Sender<()>, bell: &OnceLock<Doorbell>) {
-    for _ in incoming.forever() {
-        if note.send(()).is_err() {
+fn wait(mut incoming: Incoming, note: &Sender<Signal>, bell: &OnceLock<Doorbell>) {
+    for signal in incoming.forever() {
+        let signal = if signal == SIGHUP { Signal::Reload } else { Signal::Stop };
+        if note.send(signal).is_err() {
             return;
         }
         if let Some(bell) = bell.get() {
@@ -61,12 +71,17 @@ mod tests {
     #[test]
     fn a_signal_is_noted_and_rings_and_does_not_kill() {
         let signals = Signals::listen().unwrap();
-        assert!(!signals.take());
+        assert_eq!(signals.take(), None);
         let bell = Doorbell::new().unwrap();
         signals.ring_on_signal(bell.clone());
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
-        assert!(bell.wait(Some(std::time::Duration::from_secs(10))));
-        assert!(signals.take());
-        assert!(!signals.take());
+        let signal = |signal| {
+            rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
+            assert!(bell.wait(Some(std::time::Duration::from_secs(10))));
+        };
+        signal(rustix::process::Signal::TERM);
+        assert_eq!(signals.take(), Some(Signal::Stop));
+        signal(rustix::process::Signal::HUP);
+        assert_eq!(signals.take(), Some(Signal::Reload));
+        assert_eq!(signals.take(), None);
     }
 }

@@ -183,8 +183,9 @@ impl Connection {
                 let then = match &state {
                     _ if disposition.settled => Then::Forget,
                     Some(DeliveryState::Transactional { .. }) => Then::Keep,
-                    // Not final: how far the receiver is matters only for resuming.
-                    None | Some(DeliveryState::Received(_)) => return None,
+                    None => return None,
+                    // Not final: the receiver is at work on it (§3.4.1).
+                    Some(DeliveryState::Received(_)) => Then::Keep,
                     Some(outcome) => Then::Settle(Plain::of(outcome).unwrap_or(Plain::None)),
                 };
                 let disposing = Disposing { session, next: first, last, then };

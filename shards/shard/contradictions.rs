@@ -1,0 +1,355 @@
+//! Which properties make no sense together, in one rule or in what several rules come to?
+//!
+//! Invariants:
+//! - rules that passed [`check`] contradict each other for no name at all, wildcards included: two rules that match a name in
+//!   common are looked at for the names they have in common;
+//! - a contradiction names the patterns, the properties, why they do not go together, and what to do instead;
+//! - the dead letters of no queue come back to it by the rules alone.
+//!
+//! Left out: values that are wrong by themselves (`properties`). What only overrides of single queues bring about is met when it
+//! happens (`dead_letters` cuts circles).
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::destinations::{DestinationRule, Destinations, OverflowRule, merge, pattern_matches};
+
+/// Rules that do not go together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contradiction {
+    /// Whose rule it is, or of several the first.
+    pub pattern: String,
+    /// Complete: which properties of which rules, the reason, what is allowed.
+    pub reason: String,
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Contradiction {}
+
+/// Two properties that exclude each other.
+struct Pair {
+    names: [&'static str; 2],
+    are_set: [fn(&DestinationRule) -> bool; 2],
+    why: &'static str,
+}
+
+const fn pair(
+    names: [&'static str; 2],
+    are_set: [fn(&DestinationRule) -> bool; 2],
+    why: &'static str,
+) -> Pair {
+    Pair { names, are_set, why }
+}
+
+const NOTHING_ACQUIRED: &str = "consumers of a non-destructive queue take nothing, so there is nothing to share out or to come \
+                                back; allowed: one of the two";
+const QUEUES_ONLY: &str =
+    "it is for queues, and the subscriptions of a topic come and go by themselves; allowed: one of the two";
+
+fn is_non_destructive(rule: &DestinationRule) -> bool {
+    rule.non_destructive == Some(true)
+}
+
+fn is_exclusive(rule: &DestinationRule) -> bool {
+    rule.exclusive == Some(true)
+}
+
+fn has_standby(rule: &DestinationRule) -> bool {
+    rule.consumers_max.is_some_and(|max| max > 0)
+}
+
+fn is_topic(rule: &DestinationRule) -> bool {
+    rule.topic == Some(true)
+}
+
+const PAIRS: &[Pair] = &[
+    pair(
+        ["exclusive", "consumers-max"],
+        [is_exclusive, |rule| rule.consumers_max.is_some_and(|max| max > 1)],
+        "exclusive means that one consumer is active; allowed: one of the two, or consumers-max = 1",
+    ),
+    pair(["non-destructive", "exclusive"], [is_non_destructive, is_exclusive], NOTHING_ACQUIRED),
+    pair(["non-destructive", "consumers-max"], [is_non_destructive, has_standby], NOTHING_ACQUIRED),
+    pair(
+        ["non-destructive", "sticky-groups"],
+        [is_non_destructive, |rule| rule.sticky_groups == Some(true)],
+        NOTHING_ACQUIRED,
+    ),
+    pair(
+        ["non-destructive", "deliveries-max"],
+        [is_non_destructive, |rule| rule.deliveries_max.is_some_and(|max| max > 0)],
+        NOTHING_ACQUIRED,
+    ),
+    pair(
+        ["non-destructive", "redelivery-delay"],
+        [is_non_destructive, |rule| rule.redelivery.is_some_and(|delay| delay.max_us > 0)],
+        NOTHING_ACQUIRED,
+    ),
+    pair(
+        ["non-destructive", "ack-deadline"],
+        [is_non_destructive, |rule| rule.ack_deadline_us.is_some_and(|after| after > 0)],
+        NOTHING_ACQUIRED,
+    ),
+    pair(["topic", "exclusive"], [is_topic, is_exclusive], QUEUES_ONLY),
+    pair(["topic", "consumers-max"], [is_topic, has_standby], QUEUES_ONLY),
+    pair(["topic", "non-destructive"], [is_topic, is_non_destructive], QUEUES_ONLY),
+    pair(["topic", "auto-delete"], [is_topic, |rule| rule.auto_delete == Some(true)], QUEUES_ONLY),
+    pair(["topic", "shard"], [is_topic, |rule| rule.shard.is_some()], QUEUES_ONLY),
+];
+
+/// The first contradiction among rules.
+pub fn check(rules: &[DestinationRule]) -> Result<(), Contradiction> {
+    let destinations = Destinations::new(rules.to_vec(), true);
+    let rules = destinations.rules();
+    for rule in rules {
+        if let Some(pair) = conflict(rule) {
+            let [a, b] = pair.names;
+            return Err(contradiction(rule, format!("{a} and {b} exclude each other: {}", pair.why)));
+        }
+        check_overflow(rule, rules)?;
+    }
+    check_pairs(rules)?;
+    check_dead_letters(&destinations)
+}
+
+/// The same for what one queue is given while the broker runs, above the rules.
+pub fn check_overrides(
+    destinations: &Destinations,
+    queue: &str,
+    overrides: &DestinationRule,
+) -> Result<(), Contradiction> {
+    let merged = destinations.merged(queue, Some(overrides));
+    if let Some(pair) = conflict(&merged) {
+        let [a, b] = pair.names;
+        return Err(contradiction(&merged, format!("{a} and {b} exclude each other: {}", pair.why)));
+    }
+    if overrides.overflow.is_some() {
+        check_overflow(&merged, &[])?;
+    }
+    if overrides.dead_letter.as_deref() == Some(queue) {
+        let reason = "its dead letters would come back to it; allowed: another queue, or \"none\"";
+        return Err(contradiction(&merged, format!("dead-letter is the queue itself: {reason}")));
+    }
+    Ok(())
+}
+
+fn contradiction(rule: &DestinationRule, what: String) -> Contradiction {
+    let pattern = rule.pattern.clone();
+    Contradiction { reason: format!("destination {pattern:?}: {what}"), pattern }
+}
+
+fn conflict(rule: &DestinationRule) -> Option<&'static Pair> {
+    PAIRS.iter().find(|pair| pair.are_set.iter().all(|is_set| is_set(rule)))
+}
+
+/// A way to overflow is for queues that can be full: this rule says when, or one about some of the same names.
+fn check_overflow(rule: &DestinationRule, rules: &[DestinationRule]) -> Result<(), Contradiction> {
+    let is_limited =
+        |rule: &DestinationRule| [rule.messages_max, rule.bytes_max].into_iter().flatten().any(|max| max > 0);
+    let Some(overflow) = rule.overflow else { return Ok(()) };
+    let limited_elsewhere =
+        || rules.iter().any(|other| is_limited(other) && common(&rule.pattern, &other.pattern).is_some());
+    if overflow == OverflowRule::Reject || is_limited(rule) || limited_elsewhere() {
+        return Ok(());
+    }
+    let what = format!(
+        "overflow = {:?}, but no queue of this name is ever full; allowed: with messages-max or bytes-max",
+        overflow.word()
+    );
+    Err(contradiction(rule, what))
+}
+
+/// Two rules that say what excludes each other, about a name that both match.
+fn check_pairs(rules: &[DestinationRule]) -> Result<(), Contradiction> {
+    for pair in PAIRS {
+        let [first, second] = pair.are_set;
+        for a in rules.iter().filter(|rule| first(rule)) {
+            for b in rules.iter().filter(|rule| second(rule)) {
+                let Some(names) = common(&a.pattern, &b.pattern) else { continue };
+                // Another rule may take back what one of them says.
+                let merged = merge(rules.iter().filter(|rule| pattern_matches(&rule.pattern, &names)));
+                if pair.are_set.iter().all(|is_set| is_set(&merged)) {
+                    let [left, right] = pair.names;
+                    let what = format!(
+                        "{left} (of {:?}) and {right} (of {:?}) exclude each other for {names:?}: {}",
+                        a.pattern, b.pattern, pair.why
+                    );
+                    return Err(contradiction(b, what));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Follows the dead letters of every queue that gets some. A circle consists of such queues alone.
+fn check_dead_letters(destinations: &Destinations) -> Result<(), Contradiction> {
+    let named = |name: &str| {
+        let rule = destinations.rules().iter().find(|rule| rule.pattern == name);
+        rule.is_some_and(|rule| rule.dead_letter.as_deref() == Some(name))
+    };
+    let targets: BTreeSet<&str> =
+        destinations.rules().iter().filter_map(|rule| rule.dead_letter.as_deref()).collect();
+    for first in targets.into_iter().filter(|name| !name.is_empty()) {
+        let mut path = vec![first.to_owned()];
+        loop {
+            let name = &path[path.len() - 1];
+            let next = destinations.merged(name, None).dead_letter.filter(|next| !next.is_empty());
+            let next = next.map(String::from).or_else(|| named(name).then(|| name.clone()));
+            let Some(next) = next else { break };
+            let circles = next == first;
+            let known = path.contains(&next);
+            path.push(next);
+            if circles {
+                let rule = destinations
+                    .rules()
+                    .iter()
+                    .rfind(|rule| pattern_matches(&rule.pattern, first) && rule.dead_letter.is_some());
+                let pattern = rule.map_or(first, |rule| &rule.pattern).to_owned();
+                let reason = format!(
+                    "destination {pattern:?}: dead-letter goes round in a circle: {}; allowed: queues whose own dead letters \
+                     lead elsewhere or nowhere (dead-letter = \"none\")",
+                    path.join(" -> ")
+                );
+                return Err(Contradiction { pattern, reason });
+            }
+            if known {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The names that two patterns have in common, as a pattern.
+fn common(a: &str, b: &str) -> Option<String> {
+    let (mut left, mut right) = (a.split('.'), b.split('.'));
+    let mut words = Vec::new();
+    loop {
+        match (left.next(), right.next()) {
+            (None, None) => return Some(words.join(".")),
+            (Some(">"), Some(word)) => {
+                words.push(word);
+                words.extend(right);
+                return Some(words.join("."));
+            }
+            (Some(word), Some(">")) => {
+                words.push(word);
+                words.extend(left);
+                return Some(words.join("."));
+            }
+            (Some("*"), Some(word)) | (Some(word), Some("*")) => words.push(word),
+            (Some(word), Some(other)) if word == other => words.push(word),
+            (_, _) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::{PropertyValue, set};
+
+    /// Rules written as `pattern: name=value name=value`, values as they would be in a file.
+    fn rules(lines: &[&str]) -> Vec<DestinationRule> {
+        let rule = |line: &&str| {
+            let (pattern, properties) = line.split_once(':').expect("a pattern");
+            let mut rule = DestinationRule { pattern: pattern.to_owned(), ..DestinationRule::default() };
+            for property in properties.split_whitespace() {
+                let (name, value) = property.split_once('=').expect("a value");
+                let value = match (value.parse(), value) {
+                    (Ok(number), _) => PropertyValue::Integer(number),
+                    (Err(_), "true") => PropertyValue::Bool(true),
+                    (Err(_), text) => PropertyValue::Text(text.to_owned()),
+                };
+                set(&mut rule, name, &value).expect("it is a value of its own");
+            }
+            rule
+        };
+        lines.iter().map(rule).collect()
+    }
+
+    #[track_caller]
+    fn contradict(lines: &[&str], parts: &[&str]) {
+        let reason = check(&rules(lines)).expect_err("they contradict").reason;
+        for part in parts {
+            assert!(reason.contains(part), "{lines:?}\nlacks {part:?}: {reason}");
+        }
+    }
+
+    #[track_caller]
+    fn agree(lines: &[&str]) {
+        assert_eq!(check(&rules(lines)), Ok(()), "{lines:?}");
+    }
+
+    #[test]
+    fn one_rule_contradicts_itself() {
+        contradict(
+            &["a: exclusive=true consumers-max=3"],
+            &["\"a\"", "exclusive and consumers-max", "consumers-max = 1"],
+        );
+        agree(&["a: exclusive=true consumers-max=1"]);
+        contradict(
+            &["a: non-destructive=true deliveries-max=3"],
+            &["non-destructive and deliveries-max", "allowed: "],
+        );
+        contradict(&["a: topic=true auto-delete=true"], &["topic and auto-delete", "allowed: "]);
+        contradict(&["a: overflow=block"], &["overflow = \"block\"", "messages-max or bytes-max"]);
+        agree(&["a: overflow=reject"]);
+        agree(&["a: overflow=block messages-max=1"]);
+    }
+
+    #[test]
+    fn two_rules_contradict_each_other_where_they_meet() {
+        let both = &["\"a.>\"", "\"*.b\"", "for \"a.b\""];
+        contradict(&["a.>: exclusive=true", "*.b: non-destructive=true"], both);
+        agree(&["a.>: exclusive=true", "b.*: non-destructive=true"]);
+        contradict(&[">: deliveries-max=5", "a: non-destructive=true"], &["(of \">\")", "for \"a\""]);
+        agree(&[">: deliveries-max=5", "a: non-destructive=true deliveries-max=unlimited"]);
+        agree(&[">: overflow=drop-oldest", "a.b: messages-max=5"]);
+        contradict(&["b.>: overflow=drop-oldest", "a.b: messages-max=5"], &["overflow", "\"b.>\""]);
+    }
+
+    #[test]
+    fn dead_letters_do_not_come_back() {
+        contradict(&["a: dead-letter=a"], &["a -> a", "circle"]);
+        contradict(&["a: dead-letter=b", "b: dead-letter=a"], &["a -> b -> a"]);
+        contradict(&["x.*: dead-letter=y.dead", "y.*: dead-letter=x.dead"], &["x.dead -> y.dead -> x.dead"]);
+        contradict(&["a: dead-letter=b", "b: dead-letter=c", ">: dead-letter=b"], &["b -> c -> b"]);
+        agree(&[">: dead-letter=dead"]);
+        agree(&[">: dead-letter=dead", "dead: dead-letter=graveyard", "graveyard: dead-letter=none"]);
+        contradict(&[">: dead-letter=dead", "dead: dead-letter=graveyard"], &["dead -> graveyard -> dead"]);
+    }
+
+    #[test]
+    fn one_queue_is_checked_with_the_rules_around_it() {
+        let destinations = Destinations::new(rules(&["a.>: exclusive=true"]), true);
+        let check = |line: &str| check_overrides(&destinations, "a.b", &rules(&[line])[0]).is_ok();
+        assert!(check("a.b: priorities=true"));
+        assert!(!check("a.b: non-destructive=true"));
+        assert!(!check("a.b: overflow=block"));
+        assert!(!check("a.b: dead-letter=a.b"));
+        assert!(check("a.b: dead-letter=a.c"));
+    }
+
+    #[test]
+    fn patterns_meet() {
+        let check = |a, b, expect: Option<&str>| {
+            assert_eq!(common(a, b).as_deref(), expect, "{a} {b}");
+            assert_eq!(common(b, a).as_deref(), expect, "{b} {a}");
+        };
+        check("a.b", "a.b", Some("a.b"));
+        check("a.b", "a.c", None);
+        check("a.*", "*.b", Some("a.b"));
+        check("a.>", "*.b", Some("a.b"));
+        check("a.>", "a", None);
+        check("a.>", "*.*.c", Some("a.*.c"));
+        check(">", "a.>", Some("a.>"));
+        check("*", ">", Some("*"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Which rules match which names, and what do they come to?
+
+use super::*;
+
+fn rule(pattern: &str, change: impl FnOnce(&mut DestinationRule)) -> DestinationRule {
+    let mut rule = DestinationRule { pattern: pattern.to_owned(), ..DestinationRule::default() };
+    change(&mut rule);
+    rule
+}
+
+#[test]
+fn wildcards_match_words() {
+    let check =
+        |pattern, name, expect| assert_eq!(pattern_matches(pattern, name), expect, "{pattern} {name}");
+    check("orders", "orders", true);
+    check("orders", "orders.eu", false);
+    check("orders.*", "orders.eu", true);
+    check("orders.*", "orders", false);
+    check("orders.*", "orders.eu.de", false);
+    check("orders.>", "orders.eu.de", true);
+    check("orders.>", "orders", false);
+    check("*.eu", "orders.eu", true);
+    check(">", "anything.at.all", true);
+    check("orders*", "orders1", false);
+}
+
+#[test]
+fn flags_add_up_and_values_are_overridden() {
+    let destinations = Destinations::new(
+        vec![
+            rule("a.b", |r| r.expiration_us = Some(7)),
+            rule("a.>", |r| {
+                r.expiration_us = Some(9);
+                r.exclusive = Some(true);
+            }),
+            rule(">", |r| {
+                r.consumers_max = Some(3);
+                r.exclusive = Some(false);
+            }),
+        ],
+        true,
+    );
+    let found = destinations.lookup("a.b", None).properties;
+    assert_eq!((found.expiration_us, found.exclusive, found.consumers_max), (Some(7), true, Some(3)));
+    let found = destinations.lookup("a.c", None).properties;
+    assert_eq!(found.expiration_us, Some(9));
+    let found = destinations.lookup("b", None).properties;
+    assert_eq!((found.expiration_us, found.exclusive, found.consumers_max), (None, false, Some(3)));
+}
+
+#[test]
+fn of_several_parents_the_largest_prefetch_holds() {
+    let destinations = Destinations::new(
+        vec![
+            rule("a.*", |r| r.prefetch = Some(PrefetchRule::Limit(10))),
+            rule("*.b", |r| r.prefetch = Some(PrefetchRule::Limit(20))),
+            rule("a.b", |r| r.prefetch = Some(PrefetchRule::Inherit)),
+            rule("a.c", |r| r.prefetch = Some(PrefetchRule::None)),
+            rule("z", |r| r.prefetch = Some(PrefetchRule::Inherit)),
+        ],
+        true,
+    );
+    assert_eq!(destinations.lookup("a.b", None).properties.prefetch, Prefetch::Limit(20));
+    assert_eq!(destinations.lookup("a.c", None).properties.prefetch, Prefetch::None);
+    assert_eq!(destinations.lookup("a.d", None).properties.prefetch, Prefetch::Limit(10));
+    assert_eq!(destinations.lookup("z", None).properties.prefetch, Prefetch::Limit(PREFETCH_INHERITED));
+    assert_eq!(destinations.lookup("y", None).properties.prefetch, Prefetch::Absent);
+}
+
+#[test]
+fn automatic_creation_is_a_property_too() {
+    let rules = vec![rule("closed.>", |r| r.auto_create = Some(false))];
+    let destinations = Destinations::new(rules, true);
+    assert!(destinations.lookup("open", None).auto_create);
+    assert!(!destinations.lookup("closed.one", None).auto_create);
+}

@@ -1,0 +1,147 @@
+//! Properties of destinations, from the outside: what a wrong file is told, what the help says, and a change while the broker runs.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by it, with the place")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn corelane() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("corelane"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CORELANE_") {
+            command.env_remove(name);
+        }
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A broker with this configuration file. Killed when dropped.
+struct Broker {
+    process: Child,
+    address: String,
+    log: BufReader<ChildStderr>,
+}
+
+impl Broker {
+    fn start(file: &Path) -> Broker {
+        let mut command = corelane();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "2", "--idle", "park", "--config"]);
+        let mut process = command.arg(file).stderr(Stdio::piped()).spawn().unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap());
+        let mut broker = Broker { process, address: String::new(), log };
+        let line = broker.log_line("listening address=");
+        line.rsplit_once('=').unwrap().1.clone_into(&mut broker.address);
+        broker
+    }
+
+    /// The next line of the log that has this in it.
+    fn log_line(&mut self, part: &str) -> String {
+        let mut seen = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.log.read_line(&mut line).unwrap() > 0, "the broker ended:\n{seen}");
+            if line.contains(part) {
+                return line.trim().to_owned();
+            }
+            seen.push_str(&line);
+        }
+    }
+
+    fn reload(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::HUP).unwrap();
+    }
+
+    /// Whether a message is accepted.
+    fn takes_a_message(&self, queue: &str) -> bool {
+        let url = format!("amqp://{}", self.address);
+        let output = corelane().args(["send", queue, "a message", "--url", &url]).output().unwrap();
+        match output.status.code() {
+            Some(0) => true,
+            Some(3) => false,
+            other => panic!("{other:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_wrong_file_ends_the_start_with_place_reason_and_what_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.toml");
+    let check = |text: &str, parts: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let output = corelane().args(["serve", "--shards", "1", "--config"]).arg(&file).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        for part in [file.to_str().unwrap()].iter().chain(parts) {
+            assert!(error.contains(part), "lacks {part:?}:\n{error}");
+        }
+    };
+    check("[destinations.\"a.>\"]\nprefech = 1", &["line 2", "\"a.>\"", "did you mean prefetch?"]);
+    check("[destinations.a]\nmessages-max = -5", &["line 2", "\"a\"", "messages-max: -5", "1 to 4000000000"]);
+    check("[destinations.a]\noverflow = \"block\"", &["line 1", "\"a\"", "messages-max or bytes-max"]);
+    check("[destinations.a]\ndead-letter = \"a\"", &["line 1", "circle: a -> a"]);
+}
+
+#[test]
+fn a_pin_beyond_the_shards_ends_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.toml");
+    std::fs::write(&file, "[destinations.a]\nshard = 1").unwrap();
+    let output = corelane().args(["serve", "--shards", "1", "--config"]).arg(&file).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("\"a\": shard 1 is out of range") && error.contains("0 to 0"), "{error}");
+}
+
+#[test]
+fn the_help_explains_destinations() {
+    let output = corelane().args(["help", "destinations"]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in
+        ["[destinations.\"orders.>\"]", "\n  exclusive\n", "drop-oldest", "default", "Merging:", "add up"]
+    {
+        assert!(text.contains(part), "lacks {part:?}:\n{text}");
+    }
+}
+
+/// SIGHUP: a better file holds at once, a bad one changes nothing, and what cannot change is named.
+#[test]
+fn a_file_is_read_again_while_the_broker_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.toml");
+    std::fs::write(&file, "[destinations.\"q.>\"]\nmessages-max = 1").unwrap();
+    let mut broker = Broker::start(&file);
+    // So many queues that each shard has some.
+    let queues: Vec<String> = (0..8).map(|n| format!("q.{n}")).collect();
+    for queue in &queues {
+        assert!(broker.takes_a_message(queue));
+        assert!(!broker.takes_a_message(queue));
+    }
+    std::fs::write(&file, "spin-us = 7\n[destinations.\"q.>\"]\nmessages-max = 2").unwrap();
+    broker.reload();
+    broker.log_line("spin-us has changed in the configuration, and holds from the next start");
+    broker.log_line("the configuration file was read again");
+    for queue in &queues {
+        // The shards are told, not waited for.
+        while !broker.takes_a_message(queue) {}
+        assert!(!broker.takes_a_message(queue));
+    }
+    std::fs::write(&file, "[destinations.\"q.>\"]\nmessages-max = \"many\"").unwrap();
+    broker.reload();
+    broker.log_line("what was in force before stays");
+    for queue in &queues {
+        assert!(!broker.takes_a_message(queue));
+    }
+}
