@@ -12,15 +12,15 @@ use hashbrown::HashTable;
 use crate::class::{Class, IdleAll};
 use crate::consumer::{Consumer, Standing};
 use crate::counters::{Cause, EngineCounters};
-use crate::entry::EntryRef;
+use crate::entry::{EntryRef, State};
 use crate::ids::{ConsumerId, Place, QueueId};
 use crate::limits::{LEVELS, Limits};
 use crate::list::{Chain, Links, List};
-use crate::properties::{DeadLetter, Overflow, QueueProperties};
+use crate::properties::{DeadLetter, DeadLetterReason, Overflow, QueueProperties};
 use crate::queue::{Extras, Queue};
 use crate::selector::{self, Field, Fields, HeaderField};
 use crate::slots::{NONE, Slots};
-use crate::store::Store;
+use crate::store::{Fate, Store};
 use crate::timer_wheel::TimerWheel;
 
 /// What the engine needs to know about a message.
@@ -183,19 +183,43 @@ impl<M: Message> Engine<M> {
         self.dead_letters.pop_front()
     }
 
-    /// Gives one chunk of a deleted queue back. False: there is nothing to do.
+    /// Gives one chunk of a deleted queue back. What consumers held is a dead letter where the queue had some. False: there is
+    /// nothing to do.
     pub(crate) fn dismantle(&mut self) -> bool {
         let Some(&queue) = self.graveyard.last() else {
             return false;
         };
-        for tree in &mut self.queues[queue].entries.trees {
+        let id = self.queue_id(queue);
+        let state = &mut self.queues[queue];
+        let is_wanted = state.properties.dead_letter;
+        for tree in &mut state.entries.trees {
             let wheel = &mut self.wheel;
             let forget = |entry: &mut crate::entry::Entry<M>| {
                 if let Some(timer) = entry.timer.take() {
                     wheel.cancel(timer);
                 }
+                let is_held = matches!(entry.state(), State::Acquired | State::Retired);
+                if is_wanted && is_held {
+                    Fate::Buried {
+                        delivery_count: entry.delivery_count(),
+                        acquired_count: entry.acquired_count(),
+                    }
+                } else {
+                    Fate::Spent
+                }
             };
-            if self.store.dismantle(tree, &mut self.spent, forget) {
+            let (spent, dead_letters) = (&mut self.spent, &mut self.dead_letters);
+            let part = |message, fate| match fate {
+                Fate::Spent => spent.push(message),
+                Fate::Buried { delivery_count, acquired_count } => dead_letters.push_back(DeadLetter {
+                    queue: id,
+                    message,
+                    reason: DeadLetterReason::Deleted,
+                    delivery_count,
+                    acquired_count,
+                }),
+            };
+            if self.store.dismantle(tree, forget, part) {
                 return true;
             }
         }

@@ -275,4 +275,6 @@ pub enum DeadLetterReason {
     DeliveriesMax,
     /// Dropped by `overflow`.
     Overflow,
+    /// Its queue was deleted while a consumer held it: whether it was processed nobody knows.
+    Deleted,
 }

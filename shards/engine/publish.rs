@@ -213,6 +213,7 @@ impl<M: Message> Engine<M> {
             DeadLetterReason::Expired => counters.expired += 1,
             DeadLetterReason::DeliveriesMax => counters.exhausted += 1,
             DeadLetterReason::Overflow => counters.dropped += 1,
+            DeadLetterReason::Deleted => {}
         }
         let stored = self.store.entry(entry);
         let (delivery_count, acquired_count) = (stored.delivery_count(), stored.acquired_count());

@@ -98,6 +98,13 @@ impl Tree {
     }
 }
 
+/// What becomes of a message whose queue is deleted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    Spent,
+    Buried { delivery_count: u32, acquired_count: u32 },
+}
+
 impl<M> Store<M> {
     pub(crate) fn new(spare_max: usize) -> Self {
         Store {
@@ -189,8 +196,8 @@ impl<M> Store<M> {
     pub(crate) fn dismantle(
         &mut self,
         tree: &mut Tree,
-        spent: &mut Vec<M>,
-        mut forget: impl FnMut(&mut Entry<M>),
+        mut forget: impl FnMut(&mut Entry<M>) -> Fate,
+        mut part: impl FnMut(M, Fate),
     ) -> bool {
         self.retire_tail(tree);
         let Some(index) = self.first_chunk(tree) else {
@@ -204,8 +211,8 @@ impl<M> Store<M> {
         while let Some(position) = lowest(live) {
             live &= live - 1;
             let entry = EntryRef(index << CHUNK_BITS | position);
-            forget(self.entry_mut(entry));
-            spent.push(self.remove(tree, entry));
+            let fate = forget(self.entry_mut(entry));
+            part(self.remove(tree, entry), fate);
         }
         true
     }

@@ -60,6 +60,7 @@ pub struct DeadLetterCounts {
     pub expired: u64,
     pub deliveries: u64,
     pub overflow: u64,
+    pub deleted: u64,
 }
 
 impl DeadLetterCounts {
@@ -69,6 +70,7 @@ impl DeadLetterCounts {
             DeadLetterReason::Expired => &mut self.expired,
             DeadLetterReason::DeliveriesMax => &mut self.deliveries,
             DeadLetterReason::Overflow => &mut self.overflow,
+            DeadLetterReason::Deleted => &mut self.deleted,
         };
         *counter += 1;
     }

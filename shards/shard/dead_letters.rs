@@ -4,7 +4,7 @@
 //!
 //! | annotation | value |
 //! |---|---|
-//! | `x-opt-death-reason` | `rejected`, `expired`, `deliveries` or `overflow` |
+//! | `x-opt-death-reason` | `rejected`, `expired`, `deliveries`, `overflow`, or `deleted`: its queue was, while a consumer held it |
 //! | `x-opt-death-queue` | the queue it died in last |
 //! | `x-opt-death-count` | how often it has died |
 //! | `x-opt-death-path` | a list of the queues it has died in, the first one first, each once |
@@ -82,6 +82,7 @@ fn reason_name(reason: DeadLetterReason) -> &'static str {
         DeadLetterReason::Expired => "expired",
         DeadLetterReason::DeliveriesMax => "deliveries",
         DeadLetterReason::Overflow => "overflow",
+        DeadLetterReason::Deleted => "deleted",
     }
 }
 
@@ -104,14 +105,13 @@ impl Shard {
 
     fn next_dead_letter(&mut self) -> Option<DeadLetterOnItsWay> {
         while let Some(DeadLetter { queue, mut message, reason, .. }) = self.engine.take_dead_letter() {
-            let node = self.queues.get(queue);
-            let Some((node, to)) = node.and_then(|node| Some((node, node.destination.dead_letter.clone()?)))
-            else {
+            let Some((name, to)) = self.queues.last_will(queue) else {
                 self.counters.dead_letters_orphaned += 1;
                 self.drop_message(message);
                 continue;
             };
-            if message.die(&node.name, reason, &to) {
+            let to = Arc::clone(to);
+            if message.die(name, reason, &to) {
                 self.counters.dead_letters.count(reason);
                 return Some(DeadLetterOnItsWay { to, message });
             }

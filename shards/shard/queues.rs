@@ -80,6 +80,8 @@ pub(crate) struct Queues {
     nodes: Vec<Option<(QueueId, QueueNode)>>,
     /// When the idle time of which queue may be over. What a node does not say itself is out of date.
     idle: BinaryHeap<Reverse<(u64, QueueId)>>,
+    /// Deleted queues with dead letters, until their index is used again: the engine gives up what is in them bit by bit.
+    graves: HashMap<u32, (QueueId, Box<str>, Arc<str>)>,
     /// Properties were changed: the queues from this index on have yet to take them over.
     review_from: Option<usize>,
 }
@@ -117,6 +119,7 @@ impl Queues {
             self.nodes[index].is_none(),
             "a deleted queue's node is gone before its index is used again"
         );
+        self.graves.remove(&queue.index);
         self.by_name.insert(node.name.clone(), queue);
         self.nodes[index] = Some((queue, node));
     }
@@ -125,7 +128,19 @@ impl Queues {
         let slot = self.nodes.get_mut(queue.index as usize)?;
         let (_, node) = slot.take_if(|(id, _)| *id == queue)?;
         self.by_name.remove(&node.name);
+        if let Some(to) = &node.destination.dead_letter {
+            self.graves.insert(queue.index, (queue, node.name.clone(), Arc::clone(to)));
+        }
         Some(node)
+    }
+
+    /// The name of a queue, and where its dead letters go; also of one that was deleted a moment ago.
+    pub(crate) fn last_will(&self, queue: QueueId) -> Option<(&str, &Arc<str>)> {
+        if let Some(node) = self.get(queue) {
+            return Some((&node.name, node.destination.dead_letter.as_ref()?));
+        }
+        let (id, name, to) = self.graves.get(&queue.index)?;
+        (*id == queue).then_some((name, to))
     }
 
     /// Watches the idle time of a queue to which nothing is attached.

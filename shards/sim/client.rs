@@ -6,8 +6,8 @@ use corelane_protocol::amqp10::{
     self, AttachRequest, Config, Event, LinkId, Outgoing, Progress, SendReadiness, SessionId, Token,
 };
 use corelane_wire::amqp10::{
-    DeliveryState, DistributionMode, Encode, Header, Map, MapWriter, Properties, ReceiverSettleMode,
-    Sections, SenderSettleMode, Source, Symbols, Target, TargetArchetype, Value,
+    DeliveryState, DistributionMode, Encode, Header, Map, MapSection, MapWriter, Properties,
+    ReceiverSettleMode, Sections, SenderSettleMode, Source, Symbols, Target, TargetArchetype, Value,
     write_application_properties, write_data,
 };
 
@@ -20,6 +20,8 @@ pub struct Received {
     pub settled: bool,
     pub delivery_count: u32,
     pub first_acquirer: bool,
+    /// Message annotations, their values as text.
+    pub annotations: Vec<(String, String)>,
 }
 
 /// How a receiver attaches.
@@ -193,6 +195,20 @@ impl Client {
         self.sent
     }
 
+    /// The same with message annotations.
+    pub fn send_annotated(&mut self, link: LinkId, body: &str, annotations: &[(&str, Value<'_>)]) -> u64 {
+        let mut bytes = Vec::new();
+        let mut section = MapWriter::section(&mut bytes, MapSection::MessageAnnotations);
+        for (name, value) in annotations {
+            section.symbol(name, value);
+        }
+        section.finish();
+        write_data(&mut bytes, body.as_bytes());
+        self.sent += 1;
+        self.outgoing.push_back(Waiting { link, bytes, written: 0, token: self.sent });
+        self.sent
+    }
+
     /// Sends a message, if there is credit, and ends the link in the same breath.
     pub fn send_and_detach(&mut self, link: LinkId, body: &str) -> u64 {
         let token = self.send(link, body);
@@ -222,6 +238,11 @@ impl Client {
 
     pub fn settle(&mut self, link: LinkId, delivery_id: u32, state: &DeliveryState<'_>) {
         self.protocol.settle(link, delivery_id, state);
+    }
+
+    /// Says that it is at work on a delivery.
+    pub fn renew(&mut self, link: LinkId, delivery_id: u32) {
+        self.protocol.renew(link, delivery_id);
     }
 
     pub fn detach(&mut self, link: LinkId) {
@@ -360,6 +381,7 @@ impl Client {
 fn read_message(link: LinkId, delivery_id: u32, settled: bool, bytes: &[u8]) -> Received {
     let sections = Sections::scan(bytes).expect("the broker sends whole messages");
     let header = sections.header(bytes).expect("the broker sends right headers");
+    let annotations = sections.message_annotations.map(bytes);
     let body = match sections.body_values(bytes).next() {
         Some(Ok(Value::Binary(body))) => String::from_utf8_lossy(body).into_owned(),
         Some(_) | None => String::new(),
@@ -371,7 +393,20 @@ fn read_message(link: LinkId, delivery_id: u32, settled: bool, bytes: &[u8]) -> 
         settled,
         delivery_count: header.delivery_count,
         first_acquirer: header.first_acquirer,
+        annotations: annotations.into_iter().flatten().flatten().map(as_text).collect(),
     }
+}
+
+fn as_text((key, value): (Value<'_>, Value<'_>)) -> (String, String) {
+    let text = match value {
+        Value::List(list) => {
+            let items = list.iter().flatten();
+            items.map(|item| item.as_str().unwrap_or("?").to_owned()).collect::<Vec<_>>().join(" ")
+        }
+        Value::Uint(number) => number.to_string(),
+        value => value.as_str().unwrap_or("?").to_owned(),
+    };
+    (key.as_str().unwrap_or("?").to_owned(), text)
 }
 
 fn outcome_name(state: &DeliveryState<'_>) -> String {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use corelane_protocol::amqp10;
+use corelane_protocol::amqp10::{self, Sasl};
 use corelane_shard::{
     ConnectionSlot, DestinationRule, Destinations, Effect, Event, Lane, Mail, Peer, SaslReply, Shard,
     ShardConfig, Socket, home_shard,
@@ -28,6 +28,8 @@ pub struct Setup {
     pub serial_first: u32,
     /// Transfers that a client takes before it opens its window again.
     pub client_window: u32,
+    /// Clients log in, as `sim`.
+    pub login: bool,
     /// Check every engine after every step.
     pub verify: bool,
 }
@@ -42,6 +44,7 @@ impl Setup {
             memory: u64::MAX / 2,
             serial_first: 0,
             client_window: 2048,
+            login: false,
             verify: true,
         }
     }
@@ -89,6 +92,11 @@ impl World {
         let serial_first = setup.serial_first;
         let config =
             amqp10::Config { container_id: "broker".into(), serial_first, ..amqp10::Config::default() };
+        let server_sasl = Sasl::Server { mechanisms: vec!["PLAIN".into()], required: true };
+        let client_sasl = Sasl::Plain { user: "sim".into(), password: "".into() };
+        let (server_sasl, client_sasl) =
+            if setup.login { (server_sasl, client_sasl) } else { (Sasl::Absent, Sasl::Absent) };
+        let config = amqp10::Config { sasl: server_sasl, ..config };
         let config = Arc::new(config);
         let shard = |index| {
             Shard::new(ShardConfig {
@@ -115,6 +123,7 @@ impl World {
             client_config: amqp10::Config {
                 serial_first: setup.serial_first,
                 incoming_window: setup.client_window,
+                sasl: client_sasl,
                 ..client_config()
             },
             verify: setup.verify,
@@ -141,6 +150,10 @@ impl World {
         });
         let peer = Peer { loopback: true, address: None };
         self.apply(shard, Event::Accepted { socket: Socket(client as u64), peer });
+        // Without a login all is sent at once.
+        if self.client_config.sasl != Sasl::Absent {
+            self.run();
+        }
         self.clients[client].begin();
         self.run();
         client
@@ -149,6 +162,17 @@ impl World {
     /// The shard that a client's connection is on.
     pub fn shard_of(&self, client: usize) -> usize {
         self.sockets[client].shard
+    }
+
+    /// Other properties of destinations hold from now on.
+    pub fn change_destinations(&mut self, rules: Vec<DestinationRule>) {
+        let destinations = Arc::new(Destinations::new(rules, true));
+        let control = self.shards.len();
+        for shard in 0..control {
+            let mail = Mail::Destinations(Arc::clone(&destinations));
+            self.lanes[shard][control][Lane::Control as usize].push_back(mail);
+        }
+        self.run();
     }
 
     /// A stalled shard does nothing; what is sent to it waits.

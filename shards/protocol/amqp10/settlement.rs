@@ -5,7 +5,7 @@
 //! with the same outcome, which become frames when the run breaks or the turn is finished.
 
 use corelane_wire::amqp10::{
-    DeliveryState, Disposition, Map, Modified, Outcome, ReceiverSettleMode, Role, Value,
+    DeliveryState, Disposition, Map, Modified, Outcome, Received, ReceiverSettleMode, Role, Value,
 };
 
 use super::connection::Connection;
@@ -120,6 +120,16 @@ impl Connection {
         }
         if settled {
             self.reap_link(slot);
+        }
+    }
+
+    /// Says that a received delivery is still worked on (§3.4.1). It stays unsettled.
+    pub fn renew(&mut self, link: LinkId, delivery_id: u32) {
+        let Some(index) = self.links.get(link.slot()).map(|link| link.session) else { return };
+        let arrived = self.sessions.get(index).and_then(|session| session.arrived.find(delivery_id));
+        if arrived.is_some_and(|arrived| arrived.link as usize == link.slot()) && self.is_writable(index) {
+            let state = DeliveryState::Received(Received { section_number: 0, section_offset: 0 });
+            self.write_disposition(index, Role::Receiver, delivery_id, false, Some(&state));
         }
     }
 
