@@ -106,7 +106,10 @@ fn a_broken_configuration_is_told_with_file_place_and_reason() {
     };
     check("shard = 2", &["line 1", "unknown field `shard`", "`shards`"]);
     check("shards = 0", &["line 1", "0 is out of range; allowed: 1 to 1024"]);
-    check("\n[destinations.q]\nprefech = 1", &["line 3", "no property \"prefech\"", "did you mean prefetch?"]);
+    check(
+        "\n[destinations.q]\nprefech = 1",
+        &["line 3", "no property \"prefech\"", "did you mean prefetch?"],
+    );
     let (code, _, error) = run(&["--config", "/nowhere/broker.toml"]);
     assert_eq!(code, 1);
     contains(&error, &["/nowhere/broker.toml", "No such file"]);
