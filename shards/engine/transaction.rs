@@ -6,7 +6,8 @@
 //!   no consumer, no browser, no purge, no dropping of the oldest. Committed, it is available at its place, before what came
 //!   later; what was to be held until a time that has not come is held; what has expired meanwhile is gone.
 //! - *Retired*: settled by its consumer inside it. The entry is no delivery any more: it does not count for the prefetch, has no
-//!   ack deadline, and stays when the consumer closes. Committed, its outcome happens to it; rolled back, it returns to its place.
+//!   ack deadline, and stays when the consumer closes. Committed, its outcome happens to it; rolled back, it returns to its place, or
+//!   to its consumer, whichever is asked for.
 //!
 //! A queue that is deleted takes both with it; whoever names them afterwards is answered `false`. The expiry of a message counts
 //! from when it was enqueued, as if there were no transaction.
@@ -110,6 +111,40 @@ impl<M: Message> Engine<M> {
     ) -> bool {
         let outcome = Outcome::Modified { delivery_failed, undeliverable_here: false };
         self.commit_retired(now, queue, place, outcome)
+    }
+
+    /// Gives a retired entry back to the consumer that has retired it, under the same acquisition; its ack deadline starts anew. If
+    /// the consumer is gone, the entry returns to its place. False: the entry is not there (any more).
+    pub fn restore_retired(
+        &mut self,
+        now: u64,
+        queue: QueueId,
+        place: Place,
+        acquisition: Acquisition,
+    ) -> bool {
+        let Some(entry) = self.find_in(queue, place, State::Retired) else {
+            return false;
+        };
+        let Some(index) = self.resolve_consumer(self.store.entry(entry).retired_by()) else {
+            return self.commit_retired(now, queue, place, Outcome::Released);
+        };
+        self.end_retired(entry);
+        let stored = self.store.entry_mut(entry);
+        stored.set_state(State::Acquired);
+        (stored.holder, stored.acquisition) = (index, acquisition.0);
+        let group = stored.group;
+        self.consumers[index].holding.push_back(&mut self.store, entry.0);
+        let queue = &mut self.queues[self.consumers[index].queue];
+        queue.entries.acquired += 1;
+        let deadline = queue.properties.ack_deadline_us;
+        if group != NONE {
+            queue.groups.groups[group].unsettled += 1;
+        }
+        if let Some(deadline) = deadline {
+            self.set_timer(now, entry, now.saturating_add(deadline));
+        }
+        self.review(index);
+        true
     }
 
     /// A new entry that waits for its transaction.

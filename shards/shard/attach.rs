@@ -103,7 +103,8 @@ impl Shard {
         let target = match attach.target {
             Some(TargetArchetype::Target(target)) => target,
             Some(TargetArchetype::Coordinator(_)) => {
-                return Err(Refused::new("amqp:not-implemented", "transactions are not available"));
+                self.attach_coordinator(slot, link, attach);
+                return Ok(());
             }
             // AMQP 1.0 §2.6.3: without a terminus there is nothing to attach to.
             None => return Err(Refused::new("amqp:not-found", "the attach has no target")),
@@ -241,6 +242,7 @@ impl Shard {
             unsettled: 0,
             unflushed: [0, 0],
             dynamic,
+            transaction: None,
         };
         self.bind(slot, link, Link::Consumer(consumer));
         if home == self.index {

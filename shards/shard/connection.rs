@@ -6,7 +6,7 @@
 //! Invariants:
 //! - while `hold` is set nothing is parsed; what arrives waits in `waiting_input`;
 //! - `unanswered` counts the requests and handoffs other shards owe an answer; a connection moves only at 0;
-//! - a connection moves at most once, before it has its first consumer (`settled_down`).
+//! - a connection moves at most once, before it has its first consumer or coordinator (`settled_down`).
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::limits::{BUFFER_KEPT_BYTES_MAX, LEAD_MAX, LEAD_WAIT_US, PRODUCER_CRED
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
 use crate::parts::Partial;
 use crate::target::Target;
+use crate::transaction::Transactions;
 
 /// One connection.
 #[derive(Debug)]
@@ -59,6 +60,8 @@ pub(crate) struct Connection {
     pub(crate) links: Vec<Option<Link>>,
     pub(crate) attachments: u32,
     pub(crate) unanswered: u32,
+    /// Since it has, or had, a coordinator's link.
+    pub(crate) transactions: Option<Box<Transactions>>,
     pub(crate) settled_down: bool,
     /// Deadline of the connection's entry in the shard's timer heap.
     pub(crate) timer_at: Option<u64>,
@@ -85,6 +88,7 @@ pub(crate) enum Hold {
 pub(crate) enum Link {
     Producer(Producer),
     Consumer(Consumer),
+    Coordinator(Coordinator),
 }
 
 /// A link on which we receive messages.
@@ -103,6 +107,16 @@ pub(crate) struct Producer {
     pub(crate) dynamic: Option<QueueAt>,
     /// The link has ended; answers are still owed.
     pub(crate) detached: bool,
+}
+
+/// A link on which transactions are declared and discharged.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    pub(crate) attachment: u32,
+    /// The peer understands rejections.
+    pub(crate) rejects: bool,
+    /// Requests answered since credit was last granted.
+    pub(crate) answered: u32,
 }
 
 /// Where the messages of a producer go.
@@ -141,6 +155,8 @@ pub(crate) struct Consumer {
     /// Those of them that are still in the output, and those in a send that is not complete.
     pub(crate) unflushed: [u32; 2],
     pub(crate) dynamic: Option<QueueAt>,
+    /// What is sent from now on is acquired inside this transaction.
+    pub(crate) transaction: Option<u32>,
 }
 
 /// What an attach asked for that is not answered yet.
@@ -158,6 +174,15 @@ pub(crate) enum ConsumerAt {
     Nowhere(Box<PendingConsumer>),
     Here(ConsumerId),
     Elsewhere(Box<Target>),
+}
+
+impl Link {
+    pub(crate) fn consumer_mut(&mut self) -> Option<&mut Consumer> {
+        match self {
+            Link::Consumer(consumer) => Some(consumer),
+            Link::Producer(_) | Link::Coordinator(_) => None,
+        }
+    }
 }
 
 impl Consumer {
@@ -213,6 +238,7 @@ impl Connection {
             links: Vec::new(),
             attachments: 0,
             unanswered: 0,
+            transactions: None,
             settled_down: false,
             timer_at: None,
             closing: false,
@@ -287,7 +313,7 @@ impl Connection {
     pub(crate) fn producer_mut(&mut self, link: LinkId) -> Option<&mut Producer> {
         match self.link_mut(link)? {
             Link::Producer(producer) => Some(producer),
-            Link::Consumer(_) => None,
+            Link::Consumer(_) | Link::Coordinator(_) => None,
         }
     }
 
@@ -302,9 +328,13 @@ impl Connection {
     }
 
     pub(crate) fn consumer_mut(&mut self, link: LinkId) -> Option<&mut Consumer> {
+        self.link_mut(link)?.consumer_mut()
+    }
+
+    pub(crate) fn coordinator_mut(&mut self, link: LinkId) -> Option<&mut Coordinator> {
         match self.link_mut(link)? {
-            Link::Consumer(consumer) => Some(consumer),
-            Link::Producer(_) => None,
+            Link::Coordinator(coordinator) => Some(coordinator),
+            Link::Producer(_) | Link::Consumer(_) => None,
         }
     }
 

@@ -21,8 +21,12 @@ pub struct Counters {
     pub messages_unroutable: u64,
     /// Messages refused because their queue or the memory was full.
     pub messages_refused_full: u64,
-    /// Messages of transactions.
+    /// Messages of transactions that are not open, or have too much work already.
     pub messages_transactional: u64,
+    pub transactions_declared: u64,
+    pub transactions_committed: u64,
+    /// For whatever reason, those included whose connection went.
+    pub transactions_rolled_back: u64,
     /// Messages of the broker's own making (dead letters, moved messages, answers) that were handed to another shard.
     pub messages_forwarded: u64,
     /// Such messages that were dropped: there was no queue for them.
@@ -83,7 +87,9 @@ impl Counters {
             PublishOutcome::NoQueue | PublishOutcome::NoAddress => &mut self.messages_unroutable,
             PublishOutcome::Full => &mut self.messages_refused_full,
             PublishOutcome::Malformed => &mut self.messages_malformed,
-            PublishOutcome::NoTransaction => &mut self.messages_transactional,
+            PublishOutcome::NoTransaction | PublishOutcome::TransactionFull => {
+                &mut self.messages_transactional
+            }
         };
         *counter += 1;
     }
@@ -96,7 +102,8 @@ impl Counters {
             PublishOutcome::NoQueue
             | PublishOutcome::NoAddress
             | PublishOutcome::Malformed
-            | PublishOutcome::NoTransaction => self.forwards_unroutable += 1,
+            | PublishOutcome::NoTransaction
+            | PublishOutcome::TransactionFull => self.forwards_unroutable += 1,
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::limits::{LEAD_MAX, LEAD_WAIT_US, OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TU
 use crate::mail::{DeliveryCounts, Mail, RemoteDelivery};
 use crate::message::Message;
 use crate::parts::Partial;
+use crate::transaction::Acquired;
 
 /// Whose consumer it is, as the engine carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +169,7 @@ impl Shard {
         self.counters.deliveries += 1;
         match written {
             Written::Whole { presettled: true } => {
-                self.settle_written(now, slot, link, consumer, place, acquisition)
+                self.settle_written(now, slot, link, (place, acquisition));
             }
             Written::Whole { presettled: false } => {}
             Written::Part => {}
@@ -204,20 +205,17 @@ impl Shard {
         full
     }
 
-    /// A delivery was sent settled: its entry goes when it is sent, unless a browser looked at it.
+    /// A delivery was sent settled, and whole at once: its entry goes, unless a browser looked at it.
     pub(crate) fn settle_written(
         &mut self,
         now: u64,
         slot: ConnectionSlot,
         link: LinkId,
-        consumer: ConsumerId,
-        place: Place,
-        acquisition: Acquisition,
+        acquired: (Place, Acquisition),
     ) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        if connection.consumer_mut(link).is_some_and(|consumer| !consumer.browse) {
-            self.settle_here(now, consumer, place, acquisition, Outcome::Accepted);
-        }
+        let transaction = connection.consumer_mut(link).and_then(|consumer| consumer.transaction);
+        self.settle_presettled(now, slot, link, acquired, transaction);
     }
 
     fn post_delivery(
@@ -284,6 +282,12 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(consumer) = connection.consumer_mut(link) else { return };
         consumer.draining = drain;
+        let was_in = consumer.transaction.is_some();
+        if (was_in || connection.protocol.transaction(link).is_some()) && !self.acquire_in(now, slot, link) {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(consumer) = connection.consumer_mut(link) else { return };
         match &mut consumer.at {
             ConsumerAt::Nowhere(_) => {}
             ConsumerAt::Here(id) => {
@@ -363,7 +367,7 @@ pub(crate) fn write(
     (place, acquisition): (Place, Acquisition),
     counts: DeliveryCounts,
 ) -> Written {
-    let Connection { protocol, links, .. } = connection;
+    let Connection { protocol, links, transactions, .. } = connection;
     let Some(Some(Link::Consumer(consumer))) = links.get_mut(link.0 as usize) else {
         return Written::NotReady;
     };
@@ -377,17 +381,24 @@ pub(crate) fn write(
         rest: message.rest(),
     };
     let counted = consumer.is_counted();
-    let written = match protocol.send(link, &outgoing) {
-        Progress::Complete { settled, .. } => Written::Whole { presettled: settled },
-        Progress::Partial { written, .. } => {
+    let transaction = consumer.transaction;
+    let (delivery_id, written) = match protocol.send(link, &outgoing) {
+        Progress::Complete { delivery_id, settled } => (delivery_id, Written::Whole { presettled: settled }),
+        Progress::Partial { delivery_id, written } => {
             let written = written.saturating_sub(head.len());
-            consumer.partial = Some(Partial { place, acquisition, written, copy: None, in_line: false });
-            Written::Part
+            let copy = None;
+            consumer.partial =
+                Some(Partial { place, acquisition, written, copy, transaction, in_line: false });
+            (delivery_id, Written::Part)
         }
         Progress::TooLarge => return Written::TooLarge,
         Progress::NotReady(_) => return Written::NotReady,
     };
     if counted {
+        if let (Some(number), Some(transactions)) = (transaction, transactions) {
+            let acquired = Acquired { transaction: number, place, acquisition };
+            transactions.note_acquired((link, delivery_id), acquired);
+        }
         connection.note_written(link);
     }
     written

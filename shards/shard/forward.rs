@@ -61,7 +61,9 @@ impl Shard {
     fn store_internal(&mut self, now: u64, name: &str, message: Message) -> Result<(), PublishOutcome> {
         let outcome = match self.find_or_create(now, name) {
             Ok(queue) => {
-                self.store(now, queue, Arrival { message, origin: Origin(0), user: None, producer: None })
+                let origin = Origin(0);
+                let arrival = Arrival { message, origin, user: None, producer: None, transaction: None };
+                self.store(now, queue, arrival)
             }
             Err(refusal) => {
                 self.buffers.give(message.into_bytes());

@@ -198,6 +198,8 @@ impl Shard {
         let id = connection.id;
         let asked_for_credentials = connection.hold == Some(Hold::Credentials);
         let links = 0..connection.links.len() as u32;
+        // What they retired comes back before what their consumers hold.
+        self.abandon_transactions(now, slot);
         for link in links.map(LinkId) {
             self.unbind(now, slot, link);
         }

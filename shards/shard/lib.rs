@@ -3,7 +3,8 @@
 //! [`Shard::apply`] takes events, effects come out; the driver under `src/` does the rest. A message's way through this room:
 //! `incoming` parses it, `publish` puts it into its queue (or hands it off to the queue's home), `deliver` writes it to the
 //! consumer whose turn it is, `settle` hears what became of it. `attach` binds links to queues, `rehome` moves a connection to
-//! its consumers' shard, `target` serves consumers whose connections stay elsewhere.
+//! its consumers' shard, `target` serves consumers whose connections stay elsewhere. Inside a transaction, `coordinator` hears its
+//! requests, `transaction` leads it to its end, `retiring` takes its outcomes, and `participant` does a home's part of it.
 //!
 //! Left out: threads, clocks, files and sockets; which frame means what (`protocol`); who is next (`engine`).
 
@@ -13,6 +14,7 @@ mod buffers;
 mod connection;
 mod connections;
 pub mod contradictions;
+mod coordinator;
 mod counters;
 mod dead_letters;
 mod deliver;
@@ -25,6 +27,7 @@ mod incoming;
 pub mod limits;
 mod mail;
 mod message;
+mod participant;
 mod parts;
 mod peers;
 mod producers;
@@ -33,9 +36,11 @@ mod publish;
 pub mod quantity;
 mod queues;
 mod rehome;
+mod retiring;
 mod settle;
 mod shard;
 mod target;
+mod transaction;
 
 pub use corelane_mailbox::Lane;
 pub use counters::Counters;

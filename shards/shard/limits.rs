@@ -72,6 +72,18 @@ pub const RECALL_GRACE_US: u64 = 50_000;
 /// Link credit a producer is granted, but where a queue that makes its producers wait allows less; renewed when half of it was stored.
 pub const PRODUCER_CREDIT: u32 = 1000;
 
+/// Link credit that the link of a transaction coordinator is granted; renewed when half of it was answered.
+pub const COORDINATOR_CREDIT: u32 = 64;
+
+/// Largest message on such a link. A larger one ends the link: `amqp:link:message-size-exceeded`.
+pub const COORDINATOR_MESSAGE_BYTES_MAX: u64 = 4096;
+
+/// Transactions of a connection that are not ended. A further declare is rejected: `amqp:resource-limit-exceeded`.
+pub const TRANSACTIONS_MAX: usize = 256;
+
+/// Messages and outcomes of one transaction. What goes beyond is refused, and the transaction can only roll back.
+pub const TRANSACTION_WORK_MAX: u32 = 1 << 20;
+
 /// Message bytes that a shard keeps for reuse. What comes back beyond it goes to the allocator.
 pub const POOL_BYTES_MAX: usize = 32 << 20;
 

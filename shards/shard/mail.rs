@@ -89,6 +89,18 @@ pub enum Mail {
 
     /// To a dynamic node's home: its link or connection ended.
     DeleteQueue { queue: QueueId },
+
+    /// From a queue's home: outcomes inside a transaction were taken, `late` of them in vain.
+    Retired { transaction: TransactionKey, count: u32, late: u32 },
+    /// To a home with a part in a transaction, behind all work: can it commit? `settlements` are outcomes that the peer has not
+    /// settled. `alone`: no other shard has a part, so it is done at once.
+    Prepare { transaction: TransactionKey, settlements: Vec<Settlement>, alone: bool },
+    /// The home's answer. It stands until the decision.
+    Voted { transaction: TransactionKey, vote: Vote },
+    /// To a home with a part.
+    Decide(Decision),
+    /// The home's answer: it is done.
+    Decided { transaction: TransactionKey },
 }
 
 /// A connection on its way, with its socket.
@@ -150,6 +162,7 @@ pub struct HandoffMessage {
     pub target: HandoffTarget,
     /// Who has sent it.
     pub user: Option<Arc<str>>,
+    pub transaction: Option<TransactionKey>,
     pub message: Message,
 }
 
@@ -177,12 +190,43 @@ pub struct Stored {
     pub bytes: u64,
     /// Their producer wants no outcome.
     pub settled: bool,
+    pub transaction: Option<TransactionKey>,
     pub outcome: PublishOutcome,
 }
 
-/// AMQP 1.0 §4.5.8: what is said of a transaction that was never declared.
-pub(crate) const UNKNOWN_TRANSACTION: (&str, &str) =
-    ("amqp:transaction:unknown-id", "there is no such transaction: transactions are not available");
+/// A transaction, as shards name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TransactionKey {
+    pub connection: ConnectionId,
+    pub number: u32,
+}
+
+/// Whether a home can do its part of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vote {
+    Yes,
+    /// A delivery was not its consumer's any more.
+    Late,
+    QueueGone,
+}
+
+/// How a transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    pub transaction: TransactionKey,
+    /// Otherwise it rolls back.
+    pub commit: bool,
+    /// The pieces of work that were sent: a roll-back waits for those that are on their way.
+    pub work: u32,
+    /// Say when it is done. Otherwise the connection is gone.
+    pub answer: bool,
+}
+
+/// AMQP 1.0 §4.5.8: what is said of a transaction that is not open.
+pub(crate) const UNKNOWN_TRANSACTION: (&str, &str) = (
+    "amqp:transaction:unknown-id",
+    "no such transaction is open: it was not declared on this connection, or is discharged",
+);
 
 /// What became of a published message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,8 +240,10 @@ pub enum PublishOutcome {
     Full,
     /// Its sections could not be read.
     Malformed,
-    /// It belongs to a transaction; there are none.
+    /// It belongs to a transaction that is not open.
     NoTransaction,
+    /// Its transaction has too much work already.
+    TransactionFull,
 }
 
 impl PublishOutcome {
@@ -212,6 +258,9 @@ impl PublishOutcome {
             }
             PublishOutcome::Malformed => ("amqp:decode-error", "the message's sections could not be read"),
             PublishOutcome::NoTransaction => UNKNOWN_TRANSACTION,
+            PublishOutcome::TransactionFull => {
+                ("amqp:resource-limit-exceeded", "the transaction has too many messages and outcomes")
+            }
         }
     }
 }
@@ -280,4 +329,14 @@ pub struct Settlement {
     pub outcome: Outcome,
     /// To be added to the message's annotations first: an encoded map.
     pub annotations: Option<Box<[u8]>>,
+    /// It takes effect when a transaction commits.
+    pub transaction: Option<Retirement>,
+}
+
+/// What there is to know of an outcome inside a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retirement {
+    pub transaction: TransactionKey,
+    /// Rolled back, the delivery counts as failed.
+    pub failed_if_rolled_back: bool,
 }

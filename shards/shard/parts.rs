@@ -4,7 +4,7 @@
 //! writes to those on the list, in line, within the turn's bytes. The bytes come from the queue's entry, which the consumer holds;
 //! where it holds none (a browser, or a queue on another shard) the part owns a copy.
 
-use corelane_engine::{Acquisition, Outcome, Place};
+use corelane_engine::{Acquisition, Place};
 use corelane_protocol::amqp10::{LinkId, Progress};
 
 use crate::Shard;
@@ -22,6 +22,8 @@ pub(crate) struct Partial {
     pub(crate) written: usize,
     /// The message, where no entry is held.
     pub(crate) copy: Option<Message>,
+    /// It was begun inside this transaction.
+    pub(crate) transaction: Option<u32>,
     /// On the list `continuing`.
     pub(crate) in_line: bool,
 }
@@ -117,18 +119,13 @@ impl Shard {
         acquisition: Acquisition,
     ) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(consumer) = connection.consumer_mut(link) else { return };
-        match consumer.at {
-            ConsumerAt::Nowhere(_) => {}
-            ConsumerAt::Here(id) => self.settle_written(now, slot, link, id, place, acquisition),
-            ConsumerAt::Elsewhere(_) => {
-                self.settle_elsewhere(slot, link, place, acquisition, Outcome::Accepted)
-            }
-        }
+        let partial = connection.consumer_mut(link).and_then(|consumer| consumer.partial.as_ref());
+        let transaction = partial.and_then(|partial| partial.transaction);
+        self.settle_presettled(now, slot, link, (place, acquisition), transaction);
     }
 
     /// The link is free for the next delivery.
-    fn part_ended(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, whole: bool) {
+    pub(crate) fn part_ended(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, whole: bool) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(consumer) = connection.consumer_mut(link) else { return };
         if !whole && consumer.is_counted() {

@@ -225,7 +225,15 @@ mod tests {
         peers.hand_off(
             &mut effects,
             1,
-            HandoffMessage { link, delivery_id: 0, settled: false, user: None, target, message },
+            HandoffMessage {
+                link,
+                delivery_id: 0,
+                settled: false,
+                user: None,
+                transaction: None,
+                target,
+                message,
+            },
         );
         peers.post_batches(&mut effects);
         match effects.pop() {

@@ -11,16 +11,19 @@ use corelane_engine::{EnqueueRefusal, Origin, Overflow, Publication, QueueId};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::limits::SPARE_BUFFER_SIZE_MAX;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, Payload};
-use corelane_wire::amqp10::{DeliveryState, Error};
+use corelane_wire::amqp10::{DeliveryState, Error, Outcome};
 
 use crate::Shard;
 use crate::address::Address;
 use crate::connection::{Connection, Hold, QueueAt, Route};
 use crate::event::ConnectionSlot;
-use crate::mail::{Handoff, HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored};
+use crate::mail::{
+    Handoff, HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored, TransactionKey,
+};
 use crate::message::Message;
 use crate::producers::ProducerAt;
 use crate::queues::QueueNode;
+use crate::transaction::{Failure, transaction_id};
 
 /// A message that has come to its queue's home, with what is known of its way.
 pub(crate) struct Arrival {
@@ -31,6 +34,18 @@ pub(crate) struct Arrival {
     pub(crate) user: Option<Arc<str>>,
     /// The link that has to wait if the queue is full and makes its producers wait.
     pub(crate) producer: Option<ProducerAt>,
+    /// It becomes visible when this commits. Whoever stores it counts the piece of work: see `work_arrived`.
+    pub(crate) transaction: Option<TransactionKey>,
+}
+
+/// A received message that its producer is to be told about.
+#[derive(Clone, Copy)]
+struct Delivery {
+    link: LinkId,
+    delivery_id: u32,
+    settled: bool,
+    /// The open transaction that it is part of.
+    transaction: Option<u32>,
 }
 
 /// Where a message of an anonymous terminus goes.
@@ -44,13 +59,30 @@ enum Destination {
 impl Shard {
     pub(crate) fn on_message(&mut self, now: u64, slot: ConnectionSlot, received: amqp10::Message<'_>) {
         self.counters.messages_received += 1;
+        if self
+            .connections
+            .get_mut(slot)
+            .is_some_and(|connection| connection.coordinator_mut(received.link).is_some())
+        {
+            self.on_request(now, slot, received);
+            return;
+        }
         let amqp10::Message { link, delivery_id, settled, payload, message_format, transaction } = received;
         let bytes = self.owned(slot, payload);
+        let mut delivery = Delivery { link, delivery_id, settled, transaction: None };
+        match transaction.map(|id| self.transaction_for(slot, &id)).transpose() {
+            Ok(number) => delivery.transaction = number,
+            Err(outcome) => {
+                self.buffers.give(bytes);
+                self.answer(slot, delivery, outcome);
+                return;
+            }
+        }
         let message = match Message::new(bytes, message_format) {
             Ok(message) => message,
             Err(bytes) => {
                 self.buffers.give(bytes);
-                self.answer(slot, link, delivery_id, settled, PublishOutcome::Malformed);
+                self.answer(slot, delivery, PublishOutcome::Malformed);
                 return;
             }
         };
@@ -63,30 +95,35 @@ impl Shard {
         };
         let attachment = producer.attachment;
         let destination = match producer.route {
-            _ if transaction.is_some() => Destination::Nowhere(PublishOutcome::NoTransaction),
             Route::Queue(at) => Destination::Queue(at),
             Route::Anonymous => self.destination_of(now, &message),
             Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
         };
+        let transaction = delivery.transaction.map(|number| TransactionKey { connection: id, number });
         let (to, target) = match destination {
             Destination::Queue(at) if at.shard == self.index => {
                 let link_ref = LinkRef { connection: id, link, attachment };
                 let producer = Some(ProducerAt { shard: self.index, link: link_ref });
-                let arrival = Arrival { message, origin: Origin(id.0), user, producer };
+                let arrival = Arrival { message, origin: Origin(id.0), user, producer, transaction };
                 let outcome = self.store(now, at.queue, arrival);
-                self.answer(slot, link, delivery_id, settled, outcome);
+                if let Some(key) = transaction {
+                    self.note_work(slot, key.number, at.shard);
+                    self.work_arrived(now, key);
+                }
+                self.answer(slot, delivery, outcome);
                 return;
             }
             Destination::Nowhere(outcome) => {
                 self.buffers.give(message.into_bytes());
-                self.answer(slot, link, delivery_id, settled, outcome);
+                self.answer(slot, delivery, outcome);
                 return;
             }
             Destination::Queue(at) => (at.shard, HandoffTarget::Queue(at.queue)),
             Destination::Named(shard, name) => (shard, HandoffTarget::Name(name)),
         };
         let link_ref = LinkRef { connection: id, link, attachment };
-        let handoff = HandoffMessage { link: link_ref, delivery_id, settled, target, user, message };
+        let handoff =
+            HandoffMessage { link: link_ref, delivery_id, settled, target, user, transaction, message };
         self.hand_off(slot, to, handoff);
     }
 
@@ -112,6 +149,9 @@ impl Shard {
     }
 
     fn hand_off(&mut self, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
+        if let Some(key) = message.transaction {
+            self.note_work(slot, key.number, to);
+        }
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.unanswered += 1;
         if let Some(producer) = connection.producer_mut(message.link.link) {
@@ -146,7 +186,7 @@ impl Shard {
 
     /// Puts a message into a queue of this shard.
     pub(crate) fn store(&mut self, now: u64, queue: QueueId, arrival: Arrival) -> PublishOutcome {
-        let Arrival { mut message, origin, user, producer } = arrival;
+        let Arrival { mut message, origin, user, producer, transaction } = arrival;
         let mut last_value = None;
         let mut makes_wait = false;
         if let Some(QueueNode { destination, .. }) = self.queues.get(queue) {
@@ -163,10 +203,21 @@ impl Shard {
         let priority = message.priority();
         let expires_at = message.expires_at(now);
         let held_until = message.schedule(now);
-        let publication =
-            Publication { priority, expires_at, held_until, origin, last_value, ..Publication::new(message) };
+        let pending = transaction.is_some();
+        let publication = Publication {
+            priority,
+            expires_at,
+            held_until,
+            origin,
+            last_value,
+            pending,
+            ..Publication::new(message)
+        };
         match self.engine.enqueue(now, queue, publication) {
-            Ok(_) => {
+            Ok(place) => {
+                if let Some(key) = transaction {
+                    self.note_posted(key, queue, place);
+                }
                 if makes_wait
                     && let Some(producer) = producer
                     && self.engine.is_full(queue)
@@ -193,7 +244,7 @@ impl Shard {
         let Handoff { messages, answers } = &mut handoff;
         debug_assert!(answers.is_empty());
         for handoff in messages.drain(..) {
-            let HandoffMessage { link, delivery_id, settled, target, user, message } = handoff;
+            let HandoffMessage { link, delivery_id, settled, target, user, transaction, message } = handoff;
             let bytes = message.memory();
             let queue = match target {
                 HandoffTarget::Queue(queue) => Ok(queue),
@@ -203,7 +254,7 @@ impl Shard {
                 Ok(queue) => {
                     let origin = Origin(link.connection.0);
                     let producer = Some(ProducerAt { shard: from, link });
-                    self.store(now, queue, Arrival { message, origin, user, producer })
+                    self.store(now, queue, Arrival { message, origin, user, producer, transaction })
                 }
                 Err(refusal) => {
                     self.buffers.give(message.into_bytes());
@@ -213,7 +264,11 @@ impl Shard {
                     }
                 }
             };
-            let stored = Stored { link, first: delivery_id, last: delivery_id, bytes, settled, outcome };
+            if let Some(key) = transaction {
+                self.work_arrived(now, key);
+            }
+            let (first, last) = (delivery_id, delivery_id);
+            let stored = Stored { link, first, last, bytes, settled, transaction, outcome };
             match answers.last_mut() {
                 Some(run) if run.last.wrapping_add(1) == delivery_id && run.is_alike(&stored) => {
                     run.last = delivery_id;
@@ -228,7 +283,7 @@ impl Shard {
     /// The home's answer to messages that were handed off.
     pub(crate) fn on_stored(&mut self, now: u64, from: usize, mut handoff: Handoff) {
         for stored in handoff.answers.drain(..) {
-            self.on_run_stored(from, &stored);
+            self.on_run_stored(now, from, &stored);
         }
         self.peers.reuse_handoff(handoff);
         while let Some(held) = self.peers.next_held(from) {
@@ -236,7 +291,7 @@ impl Shard {
         }
     }
 
-    fn on_run_stored(&mut self, from: usize, stored: &Stored) {
+    fn on_run_stored(&mut self, now: u64, from: usize, stored: &Stored) {
         let Stored { link, first, last, bytes, .. } = *stored;
         let count = last.wrapping_sub(first) as usize + 1;
         self.peers.answered(from, count, bytes);
@@ -246,35 +301,38 @@ impl Shard {
                     self.on_handoff_answered(slot, stored, delivery_id);
                 }
                 self.release_detached(slot, link.link);
+                if let Some(key) = stored.transaction {
+                    self.work_answered(now, from, key, count as u32, failure_of(stored.outcome));
+                }
             }
             None => self.counters.mail_dropped += 1,
         }
     }
 
     fn on_handoff_answered(&mut self, slot: ConnectionSlot, stored: &Stored, delivery_id: u32) {
-        let Stored { link, settled, outcome, .. } = *stored;
+        let Stored { link, settled, outcome, transaction, .. } = *stored;
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.unanswered -= 1;
         let Some(producer) = connection.producer_mut(link.link) else { return };
         if producer.attachment == link.attachment {
             producer.unanswered -= 1;
-            self.answer(slot, link.link, delivery_id, settled, outcome);
+            let transaction = transaction.map(|key| key.number);
+            let delivery = Delivery { link: link.link, delivery_id, settled, transaction };
+            self.answer(slot, delivery, outcome);
         }
     }
 
     /// Tells a producer what became of its message.
-    fn answer(
-        &mut self,
-        slot: ConnectionSlot,
-        link: LinkId,
-        delivery_id: u32,
-        settled: bool,
-        outcome: PublishOutcome,
-    ) {
+    fn answer(&mut self, slot: ConnectionSlot, delivery: Delivery, outcome: PublishOutcome) {
+        let Delivery { link, delivery_id, settled, transaction } = delivery;
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if outcome != PublishOutcome::Stored {
             self.counters.count_refused(outcome);
-            if settled {
+            if let (Some(number), Some(transactions)) = (transaction, connection.transactions.as_deref_mut())
+            {
+                // AMQP 1.0 §4.4.4: it is said by the answer to the discharge.
+                transactions.fail(number, Failure::Refused(outcome));
+            } else if settled {
                 // AMQP 1.0 anonymous terminus §2.2.2: what cannot be said by an outcome ends the link.
                 let (condition, description) = outcome.error();
                 connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));
@@ -283,22 +341,34 @@ impl Shard {
             }
         }
         if !settled {
-            let state = match outcome {
-                PublishOutcome::Stored => DeliveryState::Accepted,
+            let outcome = match outcome {
+                PublishOutcome::Stored => Outcome::Accepted,
                 PublishOutcome::NoQueue
                 | PublishOutcome::NoAddress
                 | PublishOutcome::Full
                 | PublishOutcome::Malformed
-                | PublishOutcome::NoTransaction => {
+                | PublishOutcome::NoTransaction
+                | PublishOutcome::TransactionFull => {
                     let (condition, description) = outcome.error();
-                    DeliveryState::Rejected { error: Some(Error::new(condition, description)) }
+                    Outcome::Rejected { error: Some(Error::new(condition, description)) }
                 }
+            };
+            // AMQP 1.0 §4.4.2: an outcome inside a transaction says so.
+            let id = transaction.map(transaction_id);
+            let state = match &id {
+                Some(id) => DeliveryState::Transactional { transaction: id, outcome: Some(outcome) },
+                None => outcome.into(),
             };
             connection.protocol.settle(link, delivery_id, &state);
         }
         renew_credit(connection, link);
         self.touch(slot);
     }
+}
+
+/// Why a transaction cannot commit if this became of a message of it.
+fn failure_of(outcome: PublishOutcome) -> Option<Failure> {
+    (outcome != PublishOutcome::Stored).then_some(Failure::Refused(outcome))
 }
 
 /// Grants a producer credit again when half of it was used and answered.
@@ -312,6 +382,7 @@ fn renew_credit(connection: &mut Connection, link: LinkId) {
 
 impl Stored {
     fn is_alike(&self, other: &Stored) -> bool {
-        (self.link, self.settled, self.outcome) == (other.link, other.settled, other.outcome)
+        (self.link, self.settled, self.outcome, self.transaction)
+            == (other.link, other.settled, other.outcome, other.transaction)
     }
 }

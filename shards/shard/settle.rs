@@ -11,6 +11,8 @@ use crate::Shard;
 use crate::connection::{ConsumerAt, Link};
 use crate::event::ConnectionSlot;
 use crate::mail::{LinkRef, Mail, Settlement, UNKNOWN_TRANSACTION};
+use crate::retiring::Said;
+use crate::transaction::Failure;
 
 impl Shard {
     pub(crate) fn on_disposition(
@@ -19,11 +21,17 @@ impl Shard {
         slot: ConnectionSlot,
         state: Option<DeliveryState<'_>>,
     ) {
-        if let Some(DeliveryState::Transactional { .. }) = state {
-            self.refuse_transaction(now, slot);
-            return;
-        }
-        let stated = state.and_then(|state| state.outcome());
+        let (transaction, stated) = match state {
+            Some(DeliveryState::Transactional { transaction, outcome }) => {
+                let open = self.transactions(slot).and_then(|transactions| transactions.open(transaction));
+                let Some(open) = open else {
+                    self.refuse_transaction(now, slot);
+                    return;
+                };
+                (Some(open.number), outcome)
+            }
+            state => (None, state.and_then(|state| state.outcome())),
+        };
         let annotations = match stated {
             Some(Outcome::Modified(modified)) => modified.message_annotations,
             _ => None,
@@ -32,6 +40,13 @@ impl Shard {
         loop {
             let Some(connection) = self.connections.get_mut(slot) else { return };
             let Some(disposed) = connection.protocol.poll_outcome() else { return };
+            let key = (disposed.link, disposed.delivery_id);
+            let involved = connection.transactions.as_deref().is_some_and(|list| list.involves(key));
+            if transaction.is_some() || involved {
+                let said = Said { transaction, outcome: stated, annotations };
+                self.dispose_in_transaction(now, slot, &disposed, said);
+                continue;
+            }
             let Some(consumer) = connection.consumer_mut(disposed.link) else { continue };
             consumer.unsettled = consumer.unsettled.saturating_sub(1);
             let outcome = stated.or(consumer.default_outcome).unwrap_or(engine::Outcome::Released);
@@ -50,14 +65,15 @@ impl Shard {
                 ConsumerAt::Elsewhere(target) => {
                     let (home, consumer) = (target.home, target.consumer);
                     let annotations = annotations.map(encoded);
-                    let settlement = Settlement { consumer, place, acquisition, outcome, annotations };
+                    let settlement =
+                        Settlement { annotations, ..Settlement::new(consumer, place, acquisition, outcome) };
                     self.peers.settle(home, settlement);
                 }
             }
         }
     }
 
-    /// Outcomes inside a transaction that was never declared: the links that they are about end (AMQP 1.0 §4.5.8).
+    /// Outcomes inside a transaction that is not open: the links that they are about end (AMQP 1.0 §4.5.8).
     fn refuse_transaction(&mut self, now: u64, slot: ConnectionSlot) {
         let (condition, description) = UNKNOWN_TRANSACTION;
         while let Some(connection) = self.connections.get_mut(slot)
@@ -149,7 +165,15 @@ impl Shard {
                     self.delete_dynamic(now, at);
                 }
             }
+            Some(Link::Coordinator(coordinator)) => {
+                let attachment = coordinator.attachment;
+                connection.unbind(link);
+                self.coordinator_ended(now, slot, attachment);
+            }
             Some(Link::Consumer(_)) => {
+                if let Some(transactions) = connection.transactions.as_deref_mut() {
+                    transactions.forget_link(link, Failure::LinkEnded);
+                }
                 let Some(Link::Consumer(consumer)) = connection.unbind(link) else { return };
                 let was_seen = consumer.was_seen();
                 match consumer.at {
@@ -200,6 +224,9 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // The consumer went with its queue.
         if let Some(Link::Consumer(consumer)) = connection.unbind(link) {
+            if let Some(transactions) = connection.transactions.as_deref_mut() {
+                transactions.forget_link(link, Failure::QueueGone);
+            }
             connection.targets -= u32::from(matches!(consumer.at, ConsumerAt::Elsewhere(_)));
         }
         let error = ErrorSpec { condition: "amqp:resource-deleted", description: "the queue was deleted" };
@@ -222,7 +249,7 @@ pub(crate) fn engine_outcome(outcome: &Outcome<'_>) -> Option<engine::Outcome> {
     }
 }
 
-fn encoded(map: Map<'_>) -> Box<[u8]> {
+pub(crate) fn encoded(map: Map<'_>) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(map.elements().len() + 9);
     map.encode(&mut bytes);
     bytes.into()

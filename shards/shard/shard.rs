@@ -29,10 +29,12 @@ use crate::home::home_shard;
 use crate::limits::{ASSEMBLY_SHARE, OUTPUT_BYTES_MAX};
 use crate::mail::{ConnectionId, Mail};
 use crate::message::Message;
+use crate::participant::Participations;
 use crate::peers::Peers;
 use crate::producers::ProducerAt;
 use crate::queues::{Queues, is_dynamic};
 use crate::target::HomeTargets;
+use crate::transaction::Failure;
 
 /// The virtual host of every queue so far.
 pub(crate) const VIRTUAL_HOST: &str = "/";
@@ -88,6 +90,7 @@ pub struct Shard {
     pub(crate) buffers: Buffers,
     pub(crate) peers: Peers,
     pub(crate) targets: HomeTargets,
+    pub(crate) participations: Participations,
     /// Links with a consumer elsewhere whose home is to be told something when the turn ends.
     pub(crate) targets_due: Vec<(ConnectionSlot, LinkId)>,
     /// Links with a delivery written in part that can go on.
@@ -157,6 +160,7 @@ impl Shard {
             buffers: Buffers::new(),
             peers: Peers::new(config.shards),
             targets: HomeTargets::new(),
+            participations: Participations::default(),
             targets_due: Vec::new(),
             continuing: VecDeque::new(),
             waiting_for_others: VecDeque::new(),
@@ -246,6 +250,11 @@ impl Shard {
     /// Queues whose home is this shard.
     pub fn queue_count(&self) -> usize {
         self.queues.len()
+    }
+
+    /// Transactions that have work on queues of this shard, and are not decided.
+    pub fn participation_count(&self) -> usize {
+        self.participations.len()
     }
 
     /// Connections that are not closed.
@@ -405,7 +414,7 @@ impl Shard {
             Mail::Deliver(deliveries) => self.on_deliver(now, deliveries),
             Mail::CaughtUp { link } => self.on_caught_up(now, link),
             Mail::Lent { link, epoch, posted } => self.on_lent(link, epoch, posted),
-            Mail::Settle(settlements) => self.on_settle(now, settlements),
+            Mail::Settle(settlements) => self.on_settle(now, from, settlements),
             Mail::CloseConsumer { consumer, was_seen } => self.on_close_consumer(now, consumer, was_seen),
             Mail::ConsumerGone { link } => self.on_consumer_gone(link),
             Mail::Renew { consumer, place, acquisition } => {
@@ -424,6 +433,16 @@ impl Shard {
             Mail::Forward(messages) => self.on_forward(now, from, messages),
             Mail::Forwarded { count, bytes } => self.peers.forwards_answered(from, count, bytes),
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
+            Mail::Retired { transaction, count, late } => {
+                let failure = (late > 0).then_some(Failure::Late);
+                self.work_answered(now, from, transaction, count, failure);
+            }
+            Mail::Prepare { transaction, settlements, alone } => {
+                self.on_prepare(now, from, transaction, settlements, alone);
+            }
+            Mail::Voted { transaction, vote } => self.on_voted(now, from, transaction, vote),
+            Mail::Decide(decision) => self.on_decide(now, from, decision),
+            Mail::Decided { transaction } => self.on_decided(now, transaction),
         }
     }
 

@@ -28,6 +28,7 @@ use crate::deliver::{Owner, Written};
 use crate::event::ConnectionSlot;
 use crate::limits::{RECALL_GRACE_US, RECALL_TIMEOUT_US, TARGET_BYTES_MAX, TARGET_MESSAGES_MAX};
 use crate::mail::{Answer, ConsumeRequest, LinkRef, Loan, Mail, Refusal, RemoteDelivery, Settlement};
+use crate::participant::RetirementAnswers;
 
 /// The connection's side.
 #[derive(Debug)]
@@ -341,15 +342,22 @@ impl Shard {
         }
     }
 
-    pub(crate) fn on_settle(&mut self, now: u64, mut settlements: Vec<Settlement>) {
+    pub(crate) fn on_settle(&mut self, now: u64, from: usize, mut settlements: Vec<Settlement>) {
+        let mut answers = RetirementAnswers::default();
         for settlement in settlements.drain(..) {
-            let Settlement { consumer, place, acquisition, outcome, annotations } = settlement;
+            if let Some(retirement) = settlement.transaction {
+                let retired = self.retire(now, settlement, retirement);
+                answers.note(retirement.transaction, retired);
+                continue;
+            }
+            let Settlement { consumer, place, acquisition, outcome, annotations, .. } = settlement;
             if let Some(map) = annotations.as_deref().and_then(|bytes| Map::decode(bytes).ok()) {
                 self.annotate(consumer, place, acquisition, map);
             }
             self.settle_here(now, consumer, place, acquisition, outcome);
         }
         self.peers.reuse_settlements(settlements);
+        self.answer_retirements(from, answers);
     }
 
     pub(crate) fn on_close_consumer(&mut self, now: u64, consumer: ConsumerId, was_seen: bool) {
@@ -464,7 +472,7 @@ impl Shard {
         match written {
             Written::Whole { presettled } => {
                 if presettled {
-                    self.settle_elsewhere(slot, link, place, acquisition, Outcome::Accepted);
+                    self.settle_written(now, slot, link, (place, acquisition));
                 }
                 self.buffers.give(message.into_bytes());
             }
@@ -605,7 +613,12 @@ impl Shard {
 }
 
 impl Settlement {
-    fn new(consumer: ConsumerId, place: Place, acquisition: Acquisition, outcome: Outcome) -> Self {
-        Settlement { consumer, place, acquisition, outcome, annotations: None }
+    pub(crate) fn new(
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+        outcome: Outcome,
+    ) -> Self {
+        Settlement { consumer, place, acquisition, outcome, annotations: None, transaction: None }
     }
 }

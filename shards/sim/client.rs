@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use corelane_protocol::amqp10::{
     self, AttachRequest, Config, Event, LinkId, Outgoing, Progress, SendReadiness, SessionId, Token,
+    TransactionId,
 };
 use corelane_wire::amqp10::{
     DeliveryState, DistributionMode, Encode, Header, Map, MapSection, MapWriter, Properties,
@@ -22,6 +23,8 @@ pub struct Received {
     pub first_acquirer: bool,
     /// Message annotations, their values as text.
     pub annotations: Vec<(String, String)>,
+    /// The transaction it was sent in.
+    pub transaction: Option<u32>,
 }
 
 /// How a receiver attaches.
@@ -33,6 +36,8 @@ pub struct ReceiverOptions {
     pub priority: Option<i32>,
     pub presettled: bool,
     pub dynamic: bool,
+    /// Outcomes are said unsettled, and the broker settles first.
+    pub settles_second: bool,
 }
 
 /// How a sender attaches.
@@ -51,6 +56,7 @@ struct Waiting {
     bytes: Vec<u8>,
     written: usize,
     token: u64,
+    transaction: Option<TransactionId>,
 }
 
 /// One client with one session.
@@ -63,6 +69,8 @@ pub struct Client {
     sent: u64,
     /// What became of sent messages: token, and the outcome's name.
     pub outcomes: Vec<(u64, String)>,
+    /// What was said of sent messages that were rejected.
+    pub refusals: Vec<(u64, String)>,
     pub received: Vec<Received>,
     /// Names of dynamic nodes, by link.
     pub addresses: Vec<(LinkId, String)>,
@@ -89,6 +97,7 @@ impl Client {
             outgoing: VecDeque::new(),
             sent: 0,
             outcomes: Vec::new(),
+            refusals: Vec::new(),
             received: Vec::new(),
             addresses: Vec::new(),
             attached: Vec::new(),
@@ -106,7 +115,7 @@ impl Client {
         assert!(self.session.is_some(), "the connection is open");
     }
 
-    fn session(&self) -> SessionId {
+    pub(crate) fn session(&self) -> SessionId {
         self.session.expect("begin was called when the connection was made")
     }
 
@@ -151,12 +160,14 @@ impl Client {
         };
         let sender_settle_mode =
             if options.presettled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
+        let receiver_settle_mode =
+            if options.settles_second { ReceiverSettleMode::Second } else { ReceiverSettleMode::First };
         let request = AttachRequest {
             name,
             source: Some(source),
             target: Some(TargetArchetype::Target(Target::default())),
             sender_settle_mode,
-            receiver_settle_mode: ReceiverSettleMode::First,
+            receiver_settle_mode,
             max_message_size: None,
             desired_capabilities: Symbols::default(),
             properties: map(&properties),
@@ -190,8 +201,17 @@ impl Client {
             write_application_properties(&mut bytes, application);
         }
         write_data(&mut bytes, body.as_bytes());
+        self.send_encoded(link, bytes, None)
+    }
+
+    pub(crate) fn send_encoded(
+        &mut self,
+        link: LinkId,
+        bytes: Vec<u8>,
+        transaction: Option<TransactionId>,
+    ) -> u64 {
         self.sent += 1;
-        self.outgoing.push_back(Waiting { link, bytes, written: 0, token: self.sent });
+        self.outgoing.push_back(Waiting { link, bytes, written: 0, token: self.sent, transaction });
         self.sent
     }
 
@@ -204,9 +224,12 @@ impl Client {
         }
         section.finish();
         write_data(&mut bytes, body.as_bytes());
-        self.sent += 1;
-        self.outgoing.push_back(Waiting { link, bytes, written: 0, token: self.sent });
-        self.sent
+        self.send_encoded(link, bytes, None)
+    }
+
+    /// Whether a message is still here, whole or in part.
+    pub fn is_waiting(&self, token: u64) -> bool {
+        self.outgoing.iter().any(|waiting| waiting.token == token)
     }
 
     /// Sends a message, if there is credit, and ends the link in the same breath.
@@ -249,6 +272,11 @@ impl Client {
         self.protocol.detach(link, true, None);
     }
 
+    /// Ends the session.
+    pub fn end(&mut self) {
+        self.protocol.end(self.session(), None);
+    }
+
     pub fn close(&mut self) {
         self.protocol.close(None);
     }
@@ -285,7 +313,9 @@ impl Client {
         match event {
             Event::Message(message) => {
                 let (link, delivery_id, settled) = (message.link, message.delivery_id, message.settled);
-                self.received.push(read_message(link, delivery_id, settled, message.payload.bytes()));
+                let mut received = read_message(link, delivery_id, settled, message.payload.bytes());
+                received.transaction = message.transaction.as_deref().map(transaction_number);
+                self.received.push(received);
                 if self.accepts && !settled {
                     protocol.settle(link, delivery_id, &DeliveryState::Accepted);
                 }
@@ -293,6 +323,10 @@ impl Client {
             Event::Disposition { state, .. } => {
                 let name = state.map_or("none".to_owned(), |state| outcome_name(&state));
                 while let Some(disposed) = protocol.poll_outcome() {
+                    if let Some(DeliveryState::Rejected { error: Some(error) }) = state {
+                        let said = error.description.unwrap_or_default();
+                        self.refusals.push((disposed.token.0, said.to_owned()));
+                    }
                     self.outcomes.push((disposed.token.0, name.clone()));
                 }
             }
@@ -346,7 +380,7 @@ impl Client {
 
     /// True if the message is written whole, or never will be.
     fn write_one(&mut self, waiting: &mut Waiting, wrote: &mut bool) -> bool {
-        let Waiting { link, ref bytes, written, token } = *waiting;
+        let Waiting { link, ref bytes, written, token, transaction } = *waiting;
         let progress = if written == 0 {
             if self.protocol.can_send(link) != SendReadiness::Ready {
                 return self.detached.iter().any(|(detached, _)| *detached == link);
@@ -358,6 +392,7 @@ impl Client {
                 head: &[],
                 rest: bytes,
             };
+            self.protocol.set_transaction(link, transaction);
             self.protocol.send(link, &outgoing)
         } else {
             self.protocol.send_more(link, &bytes[written..])
@@ -378,6 +413,11 @@ impl Client {
     }
 }
 
+/// What the broker calls a transaction.
+pub(crate) fn transaction_number(id: &[u8]) -> u32 {
+    u32::from_be_bytes(id.try_into().expect("the broker's ids have four bytes"))
+}
+
 fn read_message(link: LinkId, delivery_id: u32, settled: bool, bytes: &[u8]) -> Received {
     let sections = Sections::scan(bytes).expect("the broker sends whole messages");
     let header = sections.header(bytes).expect("the broker sends right headers");
@@ -394,6 +434,7 @@ fn read_message(link: LinkId, delivery_id: u32, settled: bool, bytes: &[u8]) -> 
         delivery_count: header.delivery_count,
         first_acquirer: header.first_acquirer,
         annotations: annotations.into_iter().flatten().flatten().map(as_text).collect(),
+        transaction: None,
     }
 }
 
@@ -417,9 +458,12 @@ fn outcome_name(state: &DeliveryState<'_>) -> String {
         }
         DeliveryState::Released => "released".to_owned(),
         DeliveryState::Modified(_) => "modified".to_owned(),
-        DeliveryState::Received(_) | DeliveryState::Declared { .. } | DeliveryState::Transactional { .. } => {
-            "other".to_owned()
+        DeliveryState::Declared { transaction } => format!("declared {}", transaction_number(transaction)),
+        DeliveryState::Transactional { transaction, outcome } => {
+            let outcome = outcome.map_or("nothing".to_owned(), |outcome| outcome_name(&outcome.into()));
+            format!("{outcome} in {}", transaction_number(transaction))
         }
+        DeliveryState::Received(_) => "received".to_owned(),
     }
 }
 

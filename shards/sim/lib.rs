@@ -10,9 +10,11 @@
 mod client;
 mod hot_path;
 mod random;
+mod transacting;
 mod world;
 
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
 pub use hot_path::{Crowd, HotPath};
 pub use random::Random;
+pub use transacting::transaction_id;
 pub use world::{Setup, World, names_homed_at};

@@ -325,3 +325,54 @@ fn s53_a_deleted_queue_takes_what_transactions_have_with_it() {
     let old = QueueId { generation: bench.queue.generation.wrapping_sub(1), ..bench.queue };
     assert!(!bench.engine.commit_pending(bench.now, old, place));
 }
+
+#[test]
+fn a_retired_delivery_can_be_its_consumers_again() {
+    let properties = QueueProperties {
+        prefetch: Prefetch::Limit(2),
+        ack_deadline_us: Some(5 * TICK),
+        ..QueueProperties::default()
+    };
+    let mut bench = Bench::new(properties);
+    let (owner, other) = (bench.ready(0), bench.ready(0));
+    bench.pause(other, PauseReason::NoCredit);
+    for id in 1..=3 {
+        bench.put(grouped(id, "g"));
+    }
+    let got = bench.run_for(owner);
+    assert_eq!(got.iter().map(|got| got.id).collect::<Vec<_>>(), [1, 2]);
+    let one = got[0];
+    retire(&mut bench, owner, one);
+    bench.pause(owner, PauseReason::NoCredit);
+    bench.pass(3);
+    let restore = |bench: &mut Bench, got: Got| {
+        let done = bench.engine.restore_retired(bench.now, bench.queue, got.place, got.acquisition);
+        bench.check();
+        done
+    };
+    assert!(restore(&mut bench, one));
+    assert!(!restore(&mut bench, one), "once");
+    bench.resume(owner);
+    assert!(bench.run_for(owner).is_empty(), "at its prefetch");
+    bench.resume(other);
+    assert!(bench.run_for(other).is_empty(), "the group is the owner's");
+    bench.pass(3);
+    assert_eq!(bench.engine.queue_counters(bench.queue).unwrap().ack_deadlines_missed, 1, "of the second");
+    let settled = bench.engine.settle(bench.now, owner, one.place, one.acquisition, Outcome::Accepted);
+    assert_eq!(settled, Settled::Done, "under its old acquisition");
+    bench.check();
+}
+
+#[test]
+fn a_retired_delivery_whose_consumer_is_gone_goes_back_to_its_place() {
+    let mut bench = Bench::plain();
+    let owner = bench.ready(0);
+    bench.put_all([1, 2]);
+    let one = bench.run_for(owner)[0];
+    retire(&mut bench, owner, one);
+    bench.close(owner);
+    assert!(bench.engine.restore_retired(bench.now, bench.queue, one.place, one.acquisition));
+    bench.check();
+    let next = bench.ready(0);
+    assert_eq!(bench.ids_for(next), [1, 2]);
+}

@@ -47,6 +47,10 @@ impl Connection {
         if readiness != SendReadiness::Ready {
             return Progress::NotReady(readiness);
         }
+        // What is sent may discharge the transaction that outcomes said before belong to.
+        if self.sessions[self.links[slot].session].has_transactional_run() {
+            self.write_runs(self.links[slot].session);
+        }
         let link = &mut self.links[slot];
         let session = &mut self.sessions[link.session];
         let LinkEnd::Sender(sender) = &mut link.end else {

@@ -35,6 +35,8 @@ pub(super) enum ArrivedPhase {
     Second,
     /// The peer does, and our outcome is on its way.
     SecondAnswered,
+    /// The same, but the outcome was one inside a transaction: another may follow it (§4.4.4).
+    SecondProvisional,
 }
 
 /// A sent delivery that is unsettled. It is an orphan if the link in that slot has another epoch.
@@ -105,9 +107,11 @@ impl Connection {
         let settled = match arrived.phase {
             ArrivedPhase::First => true,
             // The peer's end is gone and will not settle any more.
-            ArrivedPhase::Second if link.is_detached() => true,
-            ArrivedPhase::Second => {
-                arrived.phase = ArrivedPhase::SecondAnswered;
+            ArrivedPhase::Second | ArrivedPhase::SecondProvisional if link.is_detached() => true,
+            ArrivedPhase::Second | ArrivedPhase::SecondProvisional => {
+                let provisional = matches!(outcome, DeliveryState::Transactional { .. });
+                arrived.phase =
+                    if provisional { ArrivedPhase::SecondProvisional } else { ArrivedPhase::SecondAnswered };
                 false
             }
             ArrivedPhase::SecondAnswered => return,
@@ -140,6 +144,13 @@ impl Connection {
         let index = link.session;
         if self.forget_sent(slot, delivery_id) && self.is_writable(index) {
             self.write_disposition(index, Role::Sender, delivery_id, true, outcome);
+        }
+    }
+
+    /// Writes what became of deliveries now, instead of when the turn is finished: what is said next of others stays behind it.
+    pub fn write_outcomes(&mut self) {
+        for index in 0..self.dirty.len() {
+            self.write_runs(self.dirty[index] as usize);
         }
     }
 
@@ -226,7 +237,8 @@ impl Connection {
         }
         let Some(session) = self.sessions.get(link.session) else { return };
         let answered = |arrived: &Arrived| {
-            arrived.link as usize == slot && arrived.phase == ArrivedPhase::SecondAnswered
+            let answered = [ArrivedPhase::SecondAnswered, ArrivedPhase::SecondProvisional];
+            arrived.link as usize == slot && answered.contains(&arrived.phase)
         };
         let found = session.arrived.iter().filter(|(_, arrived)| answered(arrived));
         let found: Vec<u32> = found.map(|(delivery_id, _)| delivery_id).collect();
@@ -380,6 +392,12 @@ impl Connection {
 }
 
 impl Session {
+    /// Whether outcomes of deliveries inside a transaction are gathered.
+    #[inline]
+    pub(super) fn has_transactional_run(&self) -> bool {
+        self.run_as_receiver.is_some_and(|run| matches!(run.outcome, Plain::AcceptedIn(_)))
+    }
+
     #[inline]
     fn run_of(&mut self, role: Role) -> &mut Option<Run> {
         match role {

@@ -190,9 +190,31 @@ fn retiring_is_provisional_until_it_is_settled() {
     let (disposed, name) = &both.outcomes[0];
     assert_eq!((disposed.settled, name.as_deref()), (false, Some("accepted in t")));
     assert!(both.client.delivery_tag(both.back, delivery_id).is_some());
+    // Rolled back, it may have another one.
+    let again = DeliveryState::Transactional { transaction: b"u", outcome: Some(Outcome::Accepted) };
+    both.client.settle(both.back, delivery_id, &again);
+    both.run();
+    assert_eq!(both.outcomes[1].1.as_deref(), Some("accepted in u"));
     both.server.settle_sent(sends, delivery_id, Some(&DeliveryState::Accepted));
     both.run();
     assert!(both.client.delivery_tag(both.back, delivery_id).is_none());
+}
+
+/// A discharge does not overtake what was said before it.
+#[test]
+fn outcomes_inside_a_transaction_stay_before_what_is_sent_behind_them() {
+    let mut both = Both::new();
+    both.client.grant_credit(both.back, 10, false);
+    both.run();
+    send(&mut both.server, both.served[1], 1);
+    both.run();
+    let accepted = DeliveryState::Transactional { transaction: b"t", outcome: Some(Outcome::Accepted) };
+    both.client.settle(both.back, both.messages[0].2, &accepted);
+    send(&mut both.client, both.out, 7);
+    let bytes = std::mem::take(both.client.output());
+    let mut input = &bytes[..];
+    let first = both.server.receive(0, &mut input);
+    assert!(matches!(first, Some(Event::Disposition { .. })), "{first:?}");
 }
 
 /// An id that none can be is not mistaken for no transaction.

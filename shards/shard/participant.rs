@@ -1,0 +1,251 @@
+//! What does a queue's home do for transactions of connections, wherever these live?
+//!
+//! A participation is the part that one transaction has on this shard: messages put into queues that nobody sees yet (the engine's
+//! pending entries), and deliveries that their consumers have settled (its retired ones). It begins with the first piece of work
+//! that arrives and ends with the decision. The steps are apart from each other: *work* is done as it comes and answered; *prepare*
+//! finds out whether all of it can still be done, and from then on nothing but the decision can undo it; *commit* or *roll back*
+//! applies it within one event, so that the queues of a shard show all of a transaction or nothing.
+//!
+//! Invariants:
+//! - a participation is there if and only if work of its transaction has arrived and was not decided, or a decision waits for work
+//!   that is still on its way;
+//! - work may come in either lane, so a decision says how many pieces were sent and is applied when all have arrived: nothing of a
+//!   connection that is gone stays behind;
+//! - who commits has been prepared in the same event or before.
+
+use corelane_engine::{self as engine, Acquisition, Place, QueueId, Settled};
+use corelane_mailbox::Lane;
+use corelane_wire::amqp10::Map;
+use hashbrown::HashMap;
+
+use crate::Shard;
+use crate::mail::{Decision, Mail, Retirement, Settlement, TransactionKey, Vote};
+
+/// The transactions that have a part on this shard.
+#[derive(Debug, Default)]
+pub(crate) struct Participations {
+    by_key: HashMap<TransactionKey, Participation>,
+}
+
+/// One transaction's part.
+#[derive(Debug, Default)]
+struct Participation {
+    posted: Vec<(QueueId, Place)>,
+    retired: Vec<Retired>,
+    /// Pieces of work that have come, done or refused.
+    arrived: u32,
+    /// A delivery was not its consumer's any more when it was settled.
+    late: bool,
+    /// The connection has gone, or rolls back, and so many pieces of work are to be waited for.
+    ends_after: Option<u32>,
+}
+
+/// A delivery that is settled when the transaction commits.
+#[derive(Debug)]
+struct Retired {
+    queue: QueueId,
+    place: Place,
+    outcome: engine::Outcome,
+    annotations: Option<Box<[u8]>>,
+    if_rolled_back: IfRolledBack,
+}
+
+/// Where a retired delivery goes when nothing of the transaction has happened.
+#[derive(Debug, Clone, Copy)]
+enum IfRolledBack {
+    /// The peer has settled it, so back to its queue.
+    Returned { failed: bool },
+    /// The peer has not: it is its consumer's, as it was.
+    Restored(Acquisition),
+}
+
+/// What is to be said of outcomes that came in one mail, by transaction.
+#[derive(Debug, Default)]
+pub(crate) struct RetirementAnswers(Vec<(TransactionKey, u32, u32)>);
+
+impl RetirementAnswers {
+    pub(crate) fn note(&mut self, key: TransactionKey, done: bool) {
+        match self.0.last_mut() {
+            Some((last, count, late)) if *last == key => {
+                *count += 1;
+                *late += u32::from(!done);
+            }
+            Some(_) | None => self.0.push((key, 1, u32::from(!done))),
+        }
+    }
+}
+
+impl Participations {
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+}
+
+/// Work.
+impl Shard {
+    /// A message of the transaction has its place in a queue, where nobody sees it.
+    pub(crate) fn note_posted(&mut self, key: TransactionKey, queue: QueueId, place: Place) {
+        self.participations.by_key.entry(key).or_default().posted.push((queue, place));
+    }
+
+    /// A piece of work has come to its end here, whatever became of it. Called once for each that the connection's shard counted.
+    pub(crate) fn work_arrived(&mut self, now: u64, key: TransactionKey) {
+        let part = self.participations.by_key.entry(key).or_default();
+        part.arrived += 1;
+        if part.ends_after.is_some_and(|work| part.arrived >= work) {
+            self.roll_back(now, key);
+        }
+    }
+
+    /// Takes a delivery from its consumer until the transaction ends. False if it is not that consumer's any more.
+    pub(crate) fn retire(&mut self, now: u64, settlement: Settlement, retirement: Retirement) -> bool {
+        let key = retirement.transaction;
+        let returned = IfRolledBack::Returned { failed: retirement.failed_if_rolled_back };
+        let retired = self.take_from_consumer(now, settlement, returned);
+        let done = retired.is_some();
+        let part = self.participations.by_key.entry(key).or_default();
+        part.late |= !done;
+        part.retired.extend(retired);
+        self.work_arrived(now, key);
+        done
+    }
+
+    pub(crate) fn answer_retirements(&mut self, to: usize, answers: RetirementAnswers) {
+        for (transaction, count, late) in answers.0 {
+            self.post(to, Lane::Control, Mail::Retired { transaction, count, late });
+        }
+    }
+
+    fn take_from_consumer(
+        &mut self,
+        now: u64,
+        settlement: Settlement,
+        if_rolled_back: IfRolledBack,
+    ) -> Option<Retired> {
+        let Settlement { consumer, place, acquisition, outcome, annotations, .. } = settlement;
+        let queue = self.engine.explain(consumer).map(|view| view.queue);
+        match (queue, self.engine.retire(now, consumer, place, acquisition)) {
+            (Some(queue), Settled::Done) => {
+                Some(Retired { queue, place, outcome, annotations, if_rolled_back })
+            }
+            (_, Settled::Done | Settled::Late) => {
+                self.counters.settlements_late += 1;
+                None
+            }
+        }
+    }
+}
+
+/// The end.
+impl Shard {
+    pub(crate) fn on_prepare(
+        &mut self,
+        now: u64,
+        from: usize,
+        key: TransactionKey,
+        settlements: Vec<Settlement>,
+        alone: bool,
+    ) {
+        let vote = self.prepare_part(now, key, settlements, alone);
+        self.post(from, Lane::Control, Mail::Voted { transaction: key, vote });
+    }
+
+    /// Prepares, and ends the transaction at once if no other shard has a part.
+    pub(crate) fn prepare_part(
+        &mut self,
+        now: u64,
+        key: TransactionKey,
+        settlements: Vec<Settlement>,
+        alone: bool,
+    ) -> Vote {
+        let vote = self.prepare(now, key, settlements);
+        match vote {
+            _ if !alone => {}
+            Vote::Yes => self.commit(now, key),
+            Vote::Late | Vote::QueueGone => self.roll_back(now, key),
+        }
+        vote
+    }
+
+    /// Can all of it be done? `settlements` are outcomes that the peer has named without settling: their deliveries are still their
+    /// consumers', and are taken from them now. What is to outlive this shard would be written here.
+    fn prepare(&mut self, now: u64, key: TransactionKey, settlements: Vec<Settlement>) -> Vote {
+        let part = self.participations.by_key.entry(key).or_default();
+        if part.late {
+            return Vote::Late;
+        }
+        let mut queues =
+            part.posted.iter().map(|(queue, _)| queue).chain(part.retired.iter().map(|r| &r.queue));
+        if queues.any(|queue| self.queues.get(*queue).is_none()) {
+            return Vote::QueueGone;
+        }
+        let held = |settlement: &Settlement| {
+            let Settlement { consumer, place, acquisition, .. } = *settlement;
+            self.engine.message(consumer, place, acquisition).is_some()
+        };
+        if !settlements.iter().all(held) {
+            return Vote::Late;
+        }
+        for settlement in settlements {
+            let restored = IfRolledBack::Restored(settlement.acquisition);
+            if let Some(retired) = self.take_from_consumer(now, settlement, restored) {
+                self.participations.by_key.entry(key).or_default().retired.push(retired);
+            }
+        }
+        Vote::Yes
+    }
+
+    pub(crate) fn on_decide(&mut self, now: u64, from: usize, decision: Decision) {
+        let Decision { transaction: key, commit, work, answer } = decision;
+        if commit {
+            self.commit(now, key);
+        } else {
+            let part = self.participations.by_key.entry(key).or_default();
+            if part.arrived < work {
+                debug_assert!(!answer, "who waits for the end has waited for all answers");
+                part.ends_after = Some(work);
+                return;
+            }
+            self.roll_back(now, key);
+        }
+        if answer {
+            self.post(from, Lane::Control, Mail::Decided { transaction: key });
+        }
+    }
+
+    /// All of it happens now.
+    pub(crate) fn commit(&mut self, now: u64, key: TransactionKey) {
+        let Some(part) = self.participations.by_key.remove(&key) else { return };
+        for retired in part.retired {
+            let Retired { queue, place, outcome, annotations, .. } = retired;
+            if let Some(map) = annotations.as_deref().and_then(|bytes| Map::decode(bytes).ok())
+                && let Some(message) = self.engine.retired_message_mut(queue, place)
+            {
+                message.annotate(map);
+            }
+            self.engine.commit_retired(now, queue, place, outcome);
+        }
+        for (queue, place) in part.posted {
+            self.engine.commit_pending(now, queue, place);
+        }
+    }
+
+    /// Nothing of it has happened.
+    pub(crate) fn roll_back(&mut self, now: u64, key: TransactionKey) {
+        let Some(part) = self.participations.by_key.remove(&key) else { return };
+        for retired in part.retired {
+            let Retired { queue, place, if_rolled_back, .. } = retired;
+            match if_rolled_back {
+                IfRolledBack::Returned { failed } => {
+                    self.engine.roll_back_retired(now, queue, place, failed);
+                }
+                IfRolledBack::Restored(acquisition) => {
+                    self.engine.restore_retired(now, queue, place, acquisition);
+                }
+            }
+        }
+        for (queue, place) in part.posted {
+            self.engine.drop_pending(queue, place);
+        }
+    }
+}

@@ -1,0 +1,576 @@
+//! How does a connection's transaction begin, gather work, and end, on however many shards its queues are?
+//!
+//! The connection's shard keeps the transaction and decides; the homes of the queues do the work (`participant`). In order:
+//! - *open*: messages and outcomes go to their homes at once, and each is answered. An outcome that the peer has not settled is noted
+//!   here instead, since the peer may still change it;
+//! - *gathering*: the peer has discharged it, its coordinator's link has ended, or it broke a rule. No more work is taken; answers are
+//!   waited for;
+//! - *preparing*: every home is asked whether it can do its part. If only one has a part, it does it in the same step;
+//! - *deciding*: all can: it commits, otherwise it rolls back. The homes are told, and when all have done it the peer is.
+//!
+//! When the connection is lost, its transactions are rolled back without waiting: the homes are told how much work to wait for.
+//!
+//! Invariants:
+//! - work belongs to open transactions only, and so do deliveries that start;
+//! - `unanswered` of a home falls to 0 once no more work is taken, unless that shard stands still;
+//! - a delivery is in `noted` or `acquired` only while it is unsettled and its link is bound.
+//!
+//! Left out: the messages on the coordinator's link (`coordinator`), and what a shard does for others (`participant`).
+
+use corelane_engine::{Acquisition, ConsumerId, Outcome, Place};
+use corelane_protocol::amqp10::{LinkId, TransactionId};
+use hashbrown::HashMap;
+
+use crate::Shard;
+use crate::connection::Connection;
+use crate::event::ConnectionSlot;
+use crate::limits::{TRANSACTION_WORK_MAX, TRANSACTIONS_MAX};
+use crate::mail::{Decision, Mail, PublishOutcome, Settlement, TransactionKey, Vote};
+
+/// The transactions of a connection that has, or had, a coordinator's link.
+#[derive(Debug, Default)]
+pub(crate) struct Transactions {
+    last: u32,
+    list: Vec<Transaction>,
+    /// Deliveries with an outcome inside a transaction that the peer has not settled.
+    pub(crate) noted: HashMap<DeliveryKey, Noted>,
+    /// Deliveries that were sent inside a transaction and have no outcome, with that transaction.
+    pub(crate) acquired: HashMap<DeliveryKey, Acquired>,
+}
+
+/// A delivery on a link: the number that its session gave it.
+pub(crate) type DeliveryKey = (LinkId, u32);
+
+/// An outcome that the peer has named and not settled.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    pub(crate) transaction: u32,
+    pub(crate) shard: usize,
+    pub(crate) consumer: ConsumerId,
+    pub(crate) place: Place,
+    pub(crate) acquisition: Acquisition,
+    pub(crate) outcome: Outcome,
+    pub(crate) annotations: Option<Box<[u8]>>,
+    /// The peer has settled it since the transaction was discharged: what happens to it if that rolls back.
+    pub(crate) otherwise: Option<Outcome>,
+}
+
+/// A delivery that was sent inside a transaction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Acquired {
+    pub(crate) transaction: u32,
+    pub(crate) place: Place,
+    pub(crate) acquisition: Acquisition,
+}
+
+/// One transaction.
+#[derive(Debug)]
+pub(crate) struct Transaction {
+    pub(crate) number: u32,
+    /// The link it was declared on.
+    pub(crate) coordinator: LinkId,
+    pub(crate) attachment: u32,
+    parts: Vec<Part>,
+    work: u32,
+    pub(crate) failure: Option<Failure>,
+    phase: Phase,
+    /// In `noted` and `acquired`, unless they have left these.
+    pub(crate) noted: Vec<DeliveryKey>,
+    pub(crate) acquired: Vec<DeliveryKey>,
+    /// Links whose deliveries are sent inside it.
+    pub(crate) acquirers: Vec<LinkId>,
+}
+
+/// What one shard has to do with it.
+#[derive(Debug)]
+struct Part {
+    shard: usize,
+    /// Pieces of work.
+    sent: u32,
+    unanswered: u32,
+    vote: Option<Vote>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Gathering(Discharge),
+    /// `alone`: it is done with the vote.
+    Preparing {
+        discharge: Discharge,
+        alone: bool,
+    },
+    Deciding {
+        discharge: Discharge,
+        committed: bool,
+        undone: u32,
+    },
+}
+
+/// Why a transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Discharge {
+    /// The peer's request; none if it did not ask.
+    pub(crate) delivery_id: Option<u32>,
+    /// It is to be rolled back.
+    pub(crate) fail: bool,
+}
+
+/// Why a transaction cannot commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Refused(PublishOutcome),
+    QueueGone,
+    Late,
+    TooLarge,
+    LinkEnded,
+    CoordinatorEnded,
+}
+
+impl Failure {
+    /// What the peer is told.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Failure::Refused(outcome) => {
+                let (condition, description) = outcome.error();
+                format!("rolled back: a message was refused with {condition}, {description}")
+            }
+            Failure::QueueGone => "rolled back: a queue it is about was deleted".to_owned(),
+            Failure::Late => {
+                "rolled back: a delivery settled in it had gone back to its queue before".to_owned()
+            }
+            Failure::TooLarge => {
+                format!("rolled back: it has more than {TRANSACTION_WORK_MAX} pieces of work")
+            }
+            Failure::LinkEnded => {
+                "rolled back: the link of a delivery that has an outcome in it ended".to_owned()
+            }
+            Failure::CoordinatorEnded => "rolled back: the coordinator's link ended".to_owned(),
+        }
+    }
+}
+
+impl Vote {
+    fn failure(self) -> Option<Failure> {
+        match self {
+            Vote::Yes => None,
+            Vote::Late => Some(Failure::Late),
+            Vote::QueueGone => Some(Failure::QueueGone),
+        }
+    }
+}
+
+/// The id that a peer knows a transaction by.
+pub(crate) fn transaction_id(number: u32) -> TransactionId {
+    TransactionId::new(&number.to_be_bytes()).unwrap_or(TransactionId::EMPTY)
+}
+
+impl Transactions {
+    /// Begins a transaction; none if there are too many.
+    pub(crate) fn declare(&mut self, coordinator: LinkId, attachment: u32) -> Option<u32> {
+        if self.list.len() >= TRANSACTIONS_MAX {
+            return None;
+        }
+        // Transactions that live long are met again when the numbers come round.
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if self.find(self.last).is_none() {
+                break;
+            }
+        }
+        self.list.push(Transaction {
+            number: self.last,
+            coordinator,
+            attachment,
+            parts: Vec::new(),
+            work: 0,
+            failure: None,
+            phase: Phase::Open,
+            noted: Vec::new(),
+            acquired: Vec::new(),
+            acquirers: Vec::new(),
+        });
+        Some(self.last)
+    }
+
+    pub(crate) fn find(&mut self, number: u32) -> Option<&mut Transaction> {
+        self.list.iter_mut().find(|transaction| transaction.number == number)
+    }
+
+    /// The open transaction that a peer calls so.
+    pub(crate) fn open(&mut self, id: &[u8]) -> Option<&mut Transaction> {
+        let number = u32::from_be_bytes(id.try_into().ok()?);
+        self.find(number).filter(|transaction| transaction.phase == Phase::Open)
+    }
+
+    pub(crate) fn is_open(&self, number: u32) -> bool {
+        self.list.iter().any(|transaction| transaction.number == number && transaction.phase == Phase::Open)
+    }
+
+    pub(crate) fn fail(&mut self, number: u32, failure: Failure) {
+        if let Some(transaction) = self.find(number) {
+            transaction.failure.get_or_insert(failure);
+        }
+    }
+
+    /// Whether a delivery has to do with a transaction.
+    pub(crate) fn involves(&self, key: DeliveryKey) -> bool {
+        self.noted.contains_key(&key) || self.acquired.contains_key(&key)
+    }
+
+    pub(crate) fn note(&mut self, key: DeliveryKey, noted: Noted) {
+        let number = noted.transaction;
+        if self.noted.insert(key, noted).is_none_or(|before| before.transaction != number)
+            && let Some(transaction) = self.find(number)
+        {
+            transaction.noted.push(key);
+            transaction.work += 1;
+        }
+    }
+
+    pub(crate) fn note_acquired(&mut self, key: DeliveryKey, acquired: Acquired) {
+        self.acquired.insert(key, acquired);
+        if let Some(transaction) = self.find(acquired.transaction) {
+            transaction.acquired.push(key);
+        }
+    }
+
+    /// Takes an outcome that was noted for this transaction.
+    pub(crate) fn take_noted(&mut self, key: DeliveryKey, number: u32) -> Option<Noted> {
+        self.noted.get(&key).filter(|noted| noted.transaction == number)?;
+        self.noted.remove(&key)
+    }
+
+    /// Takes a delivery that was sent inside this transaction.
+    pub(crate) fn take_acquired(&mut self, key: DeliveryKey, number: u32) -> Option<Acquired> {
+        self.acquired.get(&key).filter(|acquired| acquired.transaction == number)?;
+        self.acquired.remove(&key)
+    }
+
+    /// A link has ended: its deliveries are their queue's again, so transactions in which they have an outcome cannot commit.
+    pub(crate) fn forget_link(&mut self, link: LinkId, failure: Failure) {
+        let Transactions { noted, acquired, list, .. } = self;
+        acquired.retain(|(of, _), _| *of != link);
+        noted.retain(|(of, _), noted| {
+            let ends = *of == link;
+            if ends && let Some(transaction) = list.iter_mut().find(|t| t.number == noted.transaction) {
+                transaction.failure.get_or_insert(failure);
+            }
+            !ends
+        });
+    }
+
+    /// What each home is asked to do when the transaction is prepared.
+    fn settlements(&self, transaction: &Transaction) -> Vec<(usize, Settlement)> {
+        let of = |key: &DeliveryKey| {
+            let noted = self.noted.get(key).filter(|noted| noted.transaction == transaction.number)?;
+            let Noted { shard, consumer, place, acquisition, outcome, .. } = *noted;
+            let annotations = noted.annotations.clone();
+            let settlement =
+                Settlement { consumer, place, acquisition, outcome, annotations, transaction: None };
+            Some((shard, settlement))
+        };
+        transaction.noted.iter().filter_map(of).collect()
+    }
+}
+
+impl Transaction {
+    /// Whether one more piece of work is taken.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let room = self.work < TRANSACTION_WORK_MAX;
+        if !room {
+            self.failure.get_or_insert(Failure::TooLarge);
+        }
+        room
+    }
+
+    pub(crate) fn acquires_on(&mut self, link: LinkId) {
+        if !self.acquirers.contains(&link) {
+            self.acquirers.push(link);
+        }
+    }
+
+    fn part(&mut self, shard: usize) -> &mut Part {
+        let index = match self.parts.iter().position(|part| part.shard == shard) {
+            Some(index) => index,
+            None => {
+                self.parts.push(Part { shard, sent: 0, unanswered: 0, vote: None });
+                self.parts.len() - 1
+            }
+        };
+        &mut self.parts[index]
+    }
+}
+
+/// Work.
+impl Shard {
+    pub(crate) fn transactions(&mut self, slot: ConnectionSlot) -> Option<&mut Transactions> {
+        self.connections.get_mut(slot)?.transactions.as_deref_mut()
+    }
+
+    /// The transaction that a message is part of, if it takes one more.
+    pub(crate) fn transaction_for(
+        &mut self,
+        slot: ConnectionSlot,
+        id: &TransactionId,
+    ) -> Result<u32, PublishOutcome> {
+        let open = self.transactions(slot).and_then(|transactions| transactions.open(id));
+        let Some(transaction) = open else { return Err(PublishOutcome::NoTransaction) };
+        if transaction.has_room() { Ok(transaction.number) } else { Err(PublishOutcome::TransactionFull) }
+    }
+
+    /// A piece of work goes to this shard; others answer it.
+    pub(crate) fn note_work(&mut self, slot: ConnectionSlot, number: u32, shard: usize) {
+        let answers = shard != self.index;
+        let transaction = self.transactions(slot).and_then(|transactions| transactions.find(number));
+        let Some(transaction) = transaction else { return };
+        transaction.work += 1;
+        let part = transaction.part(shard);
+        part.sent += 1;
+        part.unanswered += u32::from(answers);
+    }
+
+    /// Another shard has answered work.
+    pub(crate) fn work_answered(
+        &mut self,
+        now: u64,
+        from: usize,
+        key: TransactionKey,
+        count: u32,
+        failure: Option<Failure>,
+    ) {
+        // A connection that is gone waits for nothing.
+        let Some(slot) = self.slot_of(key.connection) else { return };
+        let transaction = self.transactions(slot).and_then(|transactions| transactions.find(key.number));
+        let Some(transaction) = transaction else { return };
+        if let Some(failure) = failure {
+            transaction.failure.get_or_insert(failure);
+        }
+        let part = transaction.part(from);
+        part.unanswered = part.unanswered.saturating_sub(count);
+        if part.unanswered == 0 {
+            self.advance_transaction(now, slot, key.number);
+        }
+    }
+}
+
+/// The end.
+impl Shard {
+    /// No more work is taken; when all of it is answered the transaction ends. False if it is not open.
+    pub(crate) fn end_transaction(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        number: u32,
+        discharge: Discharge,
+    ) -> bool {
+        let Some(Connection { transactions, links, protocol, .. }) = self.connections.get_mut(slot) else {
+            return false;
+        };
+        let transaction = transactions.as_deref_mut().and_then(|transactions| transactions.find(number));
+        let Some(transaction) = transaction.filter(|transaction| transaction.phase == Phase::Open) else {
+            return false;
+        };
+        transaction.phase = Phase::Gathering(discharge);
+        // AMQP 1.0 §4.4.3: the links' txn-id is cleared, their credit is not.
+        for link in &transaction.acquirers {
+            if let Some(Some(bound)) = links.get_mut(link.0 as usize)
+                && let Some(consumer) = bound.consumer_mut()
+                && consumer.transaction == Some(number)
+            {
+                consumer.transaction = None;
+                protocol.set_transaction(*link, None);
+            }
+        }
+        self.advance_transaction(now, slot, number);
+        true
+    }
+
+    /// The link of a coordinator has ended (AMQP 1.0 §4.2): what it declared and was not discharged rolls back.
+    pub(crate) fn coordinator_ended(&mut self, now: u64, slot: ConnectionSlot, attachment: u32) {
+        let Some(transactions) = self.transactions(slot) else { return };
+        let declared =
+            transactions.list.iter_mut().filter(|transaction| transaction.attachment == attachment);
+        let mut open = Vec::new();
+        for transaction in declared {
+            match transaction.phase {
+                Phase::Open => open.push(transaction.number),
+                Phase::Gathering(_) | Phase::Preparing { .. } => {
+                    transaction.failure.get_or_insert(Failure::CoordinatorEnded);
+                }
+                Phase::Deciding { .. } => {}
+            }
+        }
+        for number in open {
+            self.end_transaction(now, slot, number, Discharge { delivery_id: None, fail: true });
+        }
+    }
+
+    /// The connection is lost: whatever is not decided rolls back, and nobody waits for it.
+    pub(crate) fn abandon_transactions(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let connection_id = connection.id;
+        let Some(transactions) = connection.transactions.take() else { return };
+        for transaction in transactions.list {
+            match transaction.phase {
+                Phase::Open | Phase::Gathering(_) | Phase::Preparing { alone: false, .. } => {}
+                // Its one home has decided, or everyone knows.
+                Phase::Preparing { alone: true, .. } | Phase::Deciding { .. } => continue,
+            }
+            self.count_decided(false);
+            let key = TransactionKey { connection: connection_id, number: transaction.number };
+            for part in transaction.parts {
+                if part.shard == self.index {
+                    self.roll_back(now, key);
+                } else {
+                    let decision =
+                        Decision { transaction: key, commit: false, work: part.sent, answer: false };
+                    self.peers.control(&mut self.effects, part.shard, Mail::Decide(decision));
+                }
+            }
+        }
+    }
+
+    /// Goes on with a transaction that gathers, if all its work is answered.
+    fn advance_transaction(&mut self, now: u64, slot: ConnectionSlot, number: u32) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let key = TransactionKey { connection: connection.id, number };
+        let Some(transactions) = connection.transactions.as_deref_mut() else { return };
+        let Some(index) = transactions.list.iter().position(|transaction| transaction.number == number)
+        else {
+            return;
+        };
+        let transaction = &transactions.list[index];
+        let Phase::Gathering(discharge) = transaction.phase else { return };
+        if transaction.parts.iter().any(|part| part.unanswered > 0) {
+            return;
+        }
+        if discharge.fail || transaction.failure.is_some() {
+            self.decide(now, slot, key, discharge, false);
+            return;
+        }
+        let settlements = transactions.settlements(transaction);
+        let transaction = &mut transactions.list[index];
+        for (shard, _) in &settlements {
+            transaction.part(*shard);
+        }
+        if transaction.parts.is_empty() {
+            self.decide(now, slot, key, discharge, true);
+            return;
+        }
+        let alone = transaction.parts.len() == 1;
+        transaction.phase = Phase::Preparing { discharge, alone };
+        let shards: Vec<usize> = transaction.parts.iter().map(|part| part.shard).collect();
+        let mut by_shard: Vec<Vec<Settlement>> = shards.iter().map(|_| Vec::new()).collect();
+        for (shard, settlement) in settlements {
+            if let Some(index) = shards.iter().position(|other| *other == shard) {
+                by_shard[index].push(settlement);
+            }
+        }
+        for (shard, settlements) in shards.into_iter().zip(by_shard) {
+            if shard == self.index {
+                let vote = self.prepare_part(now, key, settlements, alone);
+                self.on_voted(now, shard, key, vote);
+            } else {
+                let mail = Mail::Prepare { transaction: key, settlements, alone };
+                self.peers.control(&mut self.effects, shard, mail);
+            }
+        }
+    }
+
+    /// A shard with a part has said whether it can do it.
+    pub(crate) fn on_voted(&mut self, now: u64, from: usize, key: TransactionKey, vote: Vote) {
+        let Some(slot) = self.slot_of(key.connection) else { return };
+        let transaction = self.transactions(slot).and_then(|transactions| transactions.find(key.number));
+        let Some(transaction) = transaction else { return };
+        let Phase::Preparing { discharge, alone } = transaction.phase else { return };
+        transaction.part(from).vote = Some(vote);
+        if transaction.parts.iter().any(|part| part.vote.is_none()) {
+            return;
+        }
+        let unable = transaction.parts.iter().find_map(|part| part.vote.and_then(Vote::failure));
+        transaction.failure = transaction.failure.or(unable);
+        if alone {
+            let committed = vote == Vote::Yes;
+            transaction.phase = Phase::Deciding { discharge, committed, undone: 0 };
+            self.count_decided(committed);
+            self.conclude_deliveries(now, slot, key.number, committed);
+            self.finish_transaction(now, slot, key.number);
+        } else {
+            let commit = transaction.failure.is_none();
+            self.decide(now, slot, key, discharge, commit);
+        }
+    }
+
+    fn count_decided(&mut self, committed: bool) {
+        let counters = &mut self.counters;
+        let counter = if committed {
+            &mut counters.transactions_committed
+        } else {
+            &mut counters.transactions_rolled_back
+        };
+        *counter += 1;
+    }
+
+    /// The decision. What is to outlive this shard would be written here, before anyone is told.
+    fn decide(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        key: TransactionKey,
+        discharge: Discharge,
+        commit: bool,
+    ) {
+        let transaction = self.transactions(slot).and_then(|transactions| transactions.find(key.number));
+        let Some(transaction) = transaction else { return };
+        let parts: Vec<(usize, u32)> = transaction.parts.iter().map(|part| (part.shard, part.sent)).collect();
+        self.count_decided(commit);
+        let here = self.index;
+        let undone = parts.iter().filter(|(shard, _)| *shard != here).count() as u32;
+        if let Some(transaction) = self.transactions(slot).and_then(|list| list.find(key.number)) {
+            transaction.phase = Phase::Deciding { discharge, committed: commit, undone };
+        }
+        for (shard, work) in parts {
+            if shard != here {
+                let decision = Decision { transaction: key, commit, work, answer: true };
+                self.peers.control(&mut self.effects, shard, Mail::Decide(decision));
+            } else if commit {
+                self.commit(now, key);
+            } else {
+                self.roll_back(now, key);
+            }
+        }
+        self.conclude_deliveries(now, slot, key.number, commit);
+        if undone == 0 {
+            self.finish_transaction(now, slot, key.number);
+        }
+    }
+
+    /// A shard has done what was decided.
+    pub(crate) fn on_decided(&mut self, now: u64, key: TransactionKey) {
+        let Some(slot) = self.slot_of(key.connection) else { return };
+        let transaction = self.transactions(slot).and_then(|transactions| transactions.find(key.number));
+        let Some(transaction) = transaction else { return };
+        if let Phase::Deciding { undone, .. } = &mut transaction.phase {
+            *undone = undone.saturating_sub(1);
+            if *undone == 0 {
+                self.finish_transaction(now, slot, key.number);
+            }
+        }
+    }
+
+    /// All is done: the peer is told, if it asked.
+    fn finish_transaction(&mut self, now: u64, slot: ConnectionSlot, number: u32) {
+        let Some(transactions) = self.transactions(slot) else { return };
+        let Some(index) = transactions.list.iter().position(|transaction| transaction.number == number)
+        else {
+            return;
+        };
+        let transaction = transactions.list.swap_remove(index);
+        let Phase::Deciding { discharge, committed, .. } = transaction.phase else { return };
+        let Some(delivery_id) = discharge.delivery_id else { return };
+        let coordinator = (transaction.coordinator, transaction.attachment);
+        let failure = transaction.failure.filter(|_| !committed && !discharge.fail);
+        self.answer_discharge(now, slot, coordinator, delivery_id, failure);
+    }
+}
