@@ -223,10 +223,37 @@ impl Message {
         if old.len().saturating_mul(added.len()) > ANNOTATION_PAIRS_MAX {
             return;
         }
+        self.rewrite_annotations(added, |key| !has_key(added, key));
+    }
+
+    /// Notes who has sent it, in the message annotation `x-opt-sender`; of who has not said who it is, it says nothing.
+    pub(crate) fn stamp_sender(&mut self, user: Option<&str>) {
+        const SENDER: &str = "x-opt-sender";
+        let mut bytes = Vec::new();
+        let mut map = MapWriter::new(&mut bytes);
+        if let Some(user) = user {
+            map.symbol(SENDER, &Value::String(user));
+        }
+        map.finish();
+        let claims = |message: &Message| {
+            let annotations =
+                Sections::scan(&message.bytes).and_then(|it| it.message_annotations.map(&message.bytes));
+            annotations.is_ok_and(|map| map.iter().flatten().any(|(key, _)| key.as_str() == Some(SENDER)))
+        };
+        if let Ok(map) = Map::decode(&bytes)
+            && (user.is_some() || claims(self))
+        {
+            self.rewrite_annotations(map, |key| key.as_str() != Some(SENDER));
+        }
+    }
+
+    fn rewrite_annotations(&mut self, added: Map<'_>, is_kept: impl Fn(&Value<'_>) -> bool) {
+        let Ok(sections) = Sections::scan(&self.bytes) else { return };
+        let Ok(old) = sections.message_annotations.map(&self.bytes) else { return };
         let mut bytes = Vec::with_capacity(self.bytes.len() + added.elements().len() + 16);
         bytes.extend_from_slice(&self.bytes[..self.onward as usize]);
         let mut section = MapWriter::section(&mut bytes, MapSection::MessageAnnotations);
-        let kept = old.iter().flatten().filter(|(key, _)| !has_key(added, key));
+        let kept = old.iter().flatten().filter(|(key, _)| is_kept(key));
         for (key, value) in kept.chain(added.iter().flatten()) {
             section.pair(&key, &value);
         }
@@ -242,17 +269,6 @@ impl Message {
             annotated.deliver_at = self.deliver_at;
             annotated.deaths = self.deaths.take();
             *self = annotated;
-        }
-    }
-
-    /// Notes who has sent it, in the message annotation `x-opt-sender`.
-    pub(crate) fn stamp_sender(&mut self, user: &str) {
-        let mut bytes = Vec::new();
-        let mut map = MapWriter::new(&mut bytes);
-        map.symbol("x-opt-sender", &Value::String(user));
-        map.finish();
-        if let Ok(map) = Map::decode(&bytes) {
-            self.annotate(map);
         }
     }
 

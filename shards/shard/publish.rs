@@ -190,8 +190,9 @@ impl Shard {
         let mut last_value = None;
         let mut makes_wait = false;
         if let Some(QueueNode { destination, .. }) = self.queues.get(queue) {
-            if let Some(user) = user.filter(|_| destination.sender_name) {
-                message.stamp_sender(&user);
+            // Messages of the broker's own making keep what they say.
+            if destination.sender_name && producer.is_some() {
+                message.stamp_sender(user.as_deref());
             }
             last_value = destination.last_value_key.as_deref().and_then(|property| message.key(property));
             makes_wait = destination.properties.overflow == Overflow::Block;

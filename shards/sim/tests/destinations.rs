@@ -262,6 +262,25 @@ fn s49_a_waiting_producer_moves_with_its_connection() {
     }
 }
 
+/// One connection both fills and empties a queue that makes it wait: its settlements get through, and it goes on.
+#[test]
+fn s72_who_fills_a_queue_may_empty_it() {
+    Stage::both("messages-max=4 overflow=block", |mut stage| {
+        let bodies: Vec<String> = (0..50).map(|n| n.to_string()).collect();
+        stage.send(&bodies.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(stage.outcomes().len() < 50);
+        let queue = stage.queue.clone();
+        let client = &mut stage.world.clients[stage.producer];
+        client.accepts = true;
+        let link = client.attach_receiver("r", &queue, &ReceiverOptions::default());
+        client.credit(link, 1000);
+        stage.world.run();
+        assert_eq!(stage.world.clients[stage.producer].bodies(link), bodies);
+        assert_eq!(stage.outcomes().len(), 50);
+        assert_eq!(stage.messages(), 0);
+    });
+}
+
 #[test]
 fn a_message_that_failed_waits_longer_each_time_and_leaves_in_the_end() {
     Stage::both("deliveries-max=3 redelivery-delay=1s", |mut stage| {
@@ -407,10 +426,13 @@ fn a_message_says_who_has_sent_it() {
         for remote in [false, true] {
             let setup = Setup { login, ..Setup::new(2) };
             let mut stage = Stage::with(remote, "sender-name=true", setup);
-            stage.send(&["m"]);
+            let forged = [("x-opt-sender", Value::String("somebody else")), ("x-opt-other", Value::Uint(1))];
+            stage.world.clients[stage.producer].send_annotated(stage.sender, "m", &forged);
+            stage.world.run();
             let link = stage.receive(1);
             assert_eq!(stage.bodies(link), ["m"]);
             assert_eq!(stage.annotation(link, "x-opt-sender"), expect);
+            assert_eq!(stage.annotation(link, "x-opt-other"), Some("1"));
         }
     }
 }
