@@ -105,6 +105,48 @@ fn a_failed_message_waits_before_it_comes_again() {
 }
 
 #[test]
+fn the_wait_grows_with_each_failure() {
+    let delay = RedeliveryDelay { min_us: 2 * TICK, multiplier_permille: 3000, max_us: 10 * TICK };
+    let properties = QueueProperties { redelivery: Some(delay), ..Default::default() };
+    let (mut bench, consumer, mut got) = one_delivered(properties);
+    for ticks in [2, 6, 10, 10] {
+        bench.settle(consumer, got, FAILED);
+        bench.pass(ticks - 1);
+        assert_eq!(bench.run(), [], "{ticks}");
+        bench.pass(1);
+        got = bench.run_for(consumer)[0];
+    }
+    bench.settle(consumer, got, RELEASED);
+    assert_eq!(bench.ids_for(consumer), [1], "released is not failed");
+}
+
+#[test]
+fn s71_a_renewed_deadline_starts_anew() {
+    let (mut bench, consumer, got) =
+        one_delivered(QueueProperties { ack_deadline_us: Some(10 * TICK), ..Default::default() });
+    let renew = |bench: &mut Bench, got: Got| {
+        let settled = bench.engine.renew(bench.now, consumer, got.place, got.acquisition);
+        bench.check();
+        settled
+    };
+    for _ in 0..3 {
+        bench.pass(9);
+        assert_eq!(renew(&mut bench, got), Settled::Done);
+    }
+    bench.pass(9);
+    assert_eq!(bench.depth().acquired, 1);
+    bench.pass(1);
+    assert_eq!(bench.depth().available, 1);
+    assert_eq!(renew(&mut bench, got), Settled::Late, "it is not his any more");
+    let again = bench.run_for(consumer)[0];
+    assert_eq!(renew(&mut bench, got), Settled::Late);
+    bench.pass(9);
+    bench.accept(consumer, again);
+    assert_eq!(bench.engine.queue_counters(bench.queue).unwrap().ack_deadlines_missed, 1);
+    assert_eq!(bench.engine.counters().late_settlements, 0);
+}
+
+#[test]
 fn s44_expiry_at_any_position_without_consumers() {
     let mut bench = Bench::new(QueueProperties { dead_letter: true, ..Default::default() });
     let at = |bench: &Bench, ticks: u64| Some(bench.now + ticks * TICK);
