@@ -11,11 +11,12 @@
 //!
 //! Every takeable entry before `mark` is parked.
 //!
-//! Consumers in line stand in bands by priority, highest first; in a band the one first that waits longest.
+//! Consumers in line stand in bands by priority, highest first; in a band the one first that waits longest, or as `dispatch` says.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::consumer::{Consumer, Standing};
+use crate::dispatch::ByLoad;
 use crate::filter_index::IndexSlot;
 use crate::ids::{Origin, Place};
 use crate::list::{Chain, Links, List};
@@ -68,6 +69,7 @@ pub(crate) struct Band {
     pub(crate) consumers: u32,
     pub(crate) interested: List<Standing>,
     pub(crate) notified: u32,
+    pub(crate) by_load: ByLoad,
 }
 
 /// How far a filtered class knows the queue.
@@ -150,25 +152,17 @@ impl Class {
         &mut self.bands[position.expect("a consumer's band is there as long as the consumer")]
     }
 
-    /// The highest priority with a notified consumer.
-    pub(crate) fn notified_priority(&self) -> Option<i32> {
-        if self.notified == 0 {
-            return None;
-        }
-        self.bands.iter().find(|band| band.notified > 0).map(|band| band.priority)
-    }
-
-    /// The first in line: highest priority, then longest wait.
+    /// The first in line: highest priority, then longest wait, or as `dispatch` says.
     pub(crate) fn first_in_line(&self) -> Option<u32> {
         if self.interested == 0 {
             return None;
         }
-        self.bands.iter().find_map(|band| band.interested.first())
+        self.bands.iter().find_map(Band::first_in_line)
     }
 
     /// All in line, first to last.
     pub(crate) fn line<'a>(&'a self, consumers: &'a Slots<Consumer>) -> impl Iterator<Item = u32> + use<'a> {
-        self.bands.iter().flat_map(|band| band.interested.iter(consumers))
+        self.bands.iter().flat_map(|band| band.line(consumers))
     }
 
     /// Up to where the class knows which entries match.
@@ -227,7 +221,16 @@ impl Class {
 
 impl Band {
     pub(crate) fn new(priority: i32) -> Self {
-        Band { priority, consumers: 0, interested: List::new(), notified: 0 }
+        Band { priority, consumers: 0, interested: List::new(), notified: 0, by_load: ByLoad::new() }
+    }
+
+    fn first_in_line(&self) -> Option<u32> {
+        if self.by_load.is_empty() { self.interested.first() } else { self.by_load.line().next() }
+    }
+
+    fn line<'a>(&'a self, consumers: &'a Slots<Consumer>) -> impl Iterator<Item = u32> + use<'a> {
+        let turns = self.by_load.is_empty().then(|| self.interested.iter(consumers));
+        turns.into_iter().flatten().chain(self.by_load.line())
     }
 }
 

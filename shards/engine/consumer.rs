@@ -32,6 +32,8 @@ pub(crate) struct Consumer {
     pub(crate) all_links: Links,
     /// Drawn when it enters Interested; the lowest has waited longest.
     pub(crate) ticket: u64,
+    /// What it stands for in the order of those who are ready, where that counts (see `dispatch`).
+    pub(crate) load: u32,
     pub(crate) desire: Desire,
     pub(crate) role: Role,
     /// A flow has arrived since the last delivery was settled (`Prefetch::None`).
@@ -90,6 +92,7 @@ impl Consumer {
             standing_links: Links::UNLINKED,
             all_links: Links::UNLINKED,
             ticket: 0,
+            load: 0,
             desire: Desire::Paused(PauseReason::NoCredit),
             role: Role::Active,
             armed: false,

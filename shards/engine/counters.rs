@@ -47,8 +47,11 @@ pub enum Cause {
     Requested,
     /// A pull found nothing.
     FoundNothing,
-    /// A ready consumer of higher priority has the same entry next.
+    /// A ready consumer that comes before it has the same entry next: one of higher priority, or with fewer unsettled messages where
+    /// that counts.
     GaveWay,
+    /// It got a message, and another of its class comes before it now (`Dispatch::LeastOutstanding`).
+    Served,
 }
 
 /// One consumer, as `explain` shows it.

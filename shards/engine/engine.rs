@@ -165,6 +165,9 @@ impl<M: Message> Engine<M> {
                 self.refresh_group(queue, group, Cause::GroupFreed);
             }
         }
+        if before.dispatch != properties.dispatch {
+            self.reorder(queue);
+        }
         self.note_room(queue);
         self.review_roles(queue);
         let consumers: Vec<u32> = self.queues[queue].consumers.iter(&self.consumers).collect();

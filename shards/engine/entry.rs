@@ -183,6 +183,11 @@ impl<M> Entry<M> {
         self.bits & KEYED != 0
     }
 
+    /// Whether tables of its queue name it by its place: it is keyed, or refused.
+    pub(crate) fn is_noted(&self) -> bool {
+        self.bits & (KEYED | REFUSED) != 0
+    }
+
     pub(crate) fn set_keyed(&mut self) {
         self.bits |= KEYED;
     }

@@ -24,6 +24,7 @@ mod browse;
 mod class;
 mod consumer;
 mod counters;
+mod dispatch;
 mod engine;
 mod entry;
 mod explain;

@@ -22,6 +22,7 @@ use std::ops::RangeInclusive;
 
 use crate::consumer::Role;
 use crate::counters::{Cause, ConsumerList};
+use crate::dispatch::Rank;
 use crate::engine::{Engine, Message};
 use crate::entry::EntryRef;
 use crate::ids::{ConsumerId, Place};
@@ -33,10 +34,18 @@ use crate::slots::NONE;
 struct Choice {
     /// Not this one.
     besides: Option<u32>,
-    /// Priority, ticket, consumer: the first in line.
-    first: Option<(i32, u64, u32)>,
-    /// The highest priority of somebody notified who can take it.
-    notified: Option<i32>,
+    /// The first in line.
+    first: Option<(Rank, u32)>,
+    /// The first of those notified who can take it.
+    notified: Option<Rank>,
+}
+
+impl Choice {
+    fn note_notified(&mut self, rank: Option<Rank>) {
+        if let Some(rank) = rank {
+            self.notified = Some(self.notified.map_or(rank, |first| first.min(rank)));
+        }
+    }
 }
 
 impl<M: Message> Engine<M> {
@@ -120,11 +129,17 @@ impl<M: Message> Engine<M> {
         match consumer.list {
             ConsumerList::Notified => {
                 self.ring.remove(&mut self.consumers, index);
+                if self.counts_load(queue) {
+                    self.leave_order(index);
+                }
                 let class = &mut self.classes[class];
                 class.notified -= 1;
                 class.band_mut(priority).notified -= 1;
             }
             ConsumerList::Interested => {
+                if self.counts_load(queue) {
+                    self.leave_order(index);
+                }
                 let class = &mut self.classes[class];
                 class.interested -= 1;
                 class.band_mut(priority).interested.remove(&mut self.consumers, index);
@@ -154,6 +169,9 @@ impl<M: Message> Engine<M> {
                 let class = &mut self.classes[class];
                 class.notified += 1;
                 class.band_mut(priority).notified += 1;
+                if self.counts_load(queue) {
+                    self.join_order(index);
+                }
             }
             ConsumerList::Interested => {
                 consumer.ticket = self.next_ticket;
@@ -161,6 +179,9 @@ impl<M: Message> Engine<M> {
                 let class = &mut self.classes[class];
                 class.interested += 1;
                 class.band_mut(priority).interested.push_back(&mut self.consumers, index);
+                if self.counts_load(queue) {
+                    self.join_order(index);
+                }
             }
             ConsumerList::NonAcquiring { caught_up: false } => {
                 consumer.wake_count += 1;
@@ -205,8 +226,8 @@ impl<M: Message> Engine<M> {
         for class in classes {
             self.weigh(*class, entry, &mut choice);
         }
-        if let Some((priority, _, consumer)) = choice.first
-            && choice.notified.is_none_or(|notified| notified <= priority)
+        if let Some((rank, consumer)) = choice.first
+            && choice.notified.is_none_or(|notified| rank < notified)
         {
             self.transition(consumer, ConsumerList::Notified, cause);
         }
@@ -232,7 +253,7 @@ impl<M: Message> Engine<M> {
         for class in &matched {
             self.weigh(*class, entry, &mut choice);
         }
-        if let (Some((_, _, consumer)), None) = (choice.first, choice.notified) {
+        if let (Some((_, consumer)), None) = (choice.first, choice.notified) {
             self.transition(consumer, ConsumerList::Notified, Cause::HandedOn);
         }
         self.matched = matched;
@@ -241,17 +262,8 @@ impl<M: Message> Engine<M> {
     /// Gives way: notifies somebody of higher priority than `below` in a class that has this entry next, and remembers that the
     /// class of the one who gave way is to be served when the entry is taken.
     pub(crate) fn give_way(&mut self, index: u32, entry: EntryRef, higher: u32) {
-        let (queue, class, below) = {
-            let consumer = &self.consumers[index];
-            (consumer.queue, consumer.class, consumer.priority)
-        };
-        let mut choice = Choice::default();
-        self.weigh(higher, entry, &mut choice);
-        if choice.notified.is_none_or(|priority| priority <= below)
-            && let Some((_, _, consumer)) = choice.first
-        {
-            self.transition(consumer, ConsumerList::Notified, Cause::HandedOn);
-        }
+        let (queue, class) = (self.consumers[index].queue, self.consumers[index].class);
+        self.rouse(self.rank(index), entry, higher);
         self.transition(index, ConsumerList::Interested, Cause::GaveWay);
         if self.classes[class].notified == 0 {
             self.wake_promised(queue);
@@ -265,6 +277,17 @@ impl<M: Message> Engine<M> {
             let place = self.store.place(entry);
             self.queues[queue].yields.insert((place, class));
             self.promise(class);
+        }
+    }
+
+    /// Sees to it that somebody of a class who comes before this rank is notified of an entry.
+    pub(crate) fn rouse(&mut self, below: Rank, entry: EntryRef, higher: u32) {
+        let mut choice = Choice::default();
+        self.weigh(higher, entry, &mut choice);
+        if choice.notified.is_none_or(|notified| notified >= below)
+            && let Some((_, consumer)) = choice.first
+        {
+            self.transition(consumer, ConsumerList::Notified, Cause::HandedOn);
         }
     }
 
@@ -318,6 +341,10 @@ impl<M: Message> Engine<M> {
             self.transition(index, ConsumerList::NonAcquiring { caught_up: false }, Cause::BecameReady);
             return;
         }
+        if self.counts_load(self.consumers[index].queue) {
+            self.consumers[index].ticket = self.next_ticket;
+            self.next_ticket += 1;
+        }
         let list = if self.has_prospects(index) { ConsumerList::Notified } else { ConsumerList::Interested };
         self.transition(index, list, Cause::BecameReady);
         self.resume_scan(class);
@@ -336,7 +363,8 @@ impl<M: Message> Engine<M> {
         let work = class.work(queue.entries.takeable);
         !queue.refusals.is_empty()
             || work > u64::from(class.notified)
-            || work > 0 && class.notified_priority() < Some(consumer.priority)
+            || work > 0
+                && class.notified_rank().is_none_or(|notified| notified.priority() < consumer.priority)
     }
 
     /// A consumer has stopped being notified: others are told in its stead.
@@ -367,12 +395,11 @@ impl<M: Message> Engine<M> {
         let Some(first) = state.first_in_line() else {
             return;
         };
-        let priority = self.consumers[first].priority;
+        let rank = self.rank(first);
         let work = state.work(self.queues[state.queue].entries.takeable);
-        let notified = state.notified_priority();
-        let wanted = match notified {
-            Some(notified) if notified > priority => false,
-            Some(notified) if notified == priority => work > u64::from(state.notified),
+        let wanted = match state.notified_rank() {
+            Some(notified) if notified < rank => false,
+            Some(notified) if notified.priority() == rank.priority() => work > u64::from(state.notified),
             Some(_) | None => work > 0,
         };
         if wanted {
@@ -431,31 +458,27 @@ impl<M: Message> Engine<M> {
         let first = if self.store.entry(entry).refused() {
             let place = self.store.place(entry);
             let refusal = &self.queues[state.queue].refusals[&place];
-            for band in &state.bands {
-                let refusing = refusal.consumers.iter().filter(|index| {
+            let refused = |priority| {
+                let notified = refusal.consumers.iter().filter(|index| {
                     let consumer = &self.consumers[**index];
                     consumer.class == class
-                        && consumer.priority == band.priority
+                        && consumer.priority == priority
                         && consumer.list == ConsumerList::Notified
                 });
-                if band.notified as usize > refusing.count() {
-                    choice.notified = choice.notified.max(Some(band.priority));
-                }
-            }
+                notified.count()
+            };
+            choice.note_notified(state.notified_rank_without(&refusal.consumers, refused));
             state.line(&self.consumers).find(|index| {
                 choice.besides != Some(*index) && !self.consumers[*index].refused.contains(&place)
             })
         } else {
-            choice.notified = choice.notified.max(state.notified_priority());
+            choice.note_notified(state.notified_rank());
             state.first_in_line()
         };
         if let Some(index) = first {
-            let consumer = &self.consumers[index];
-            let earlier = choice.first.is_none_or(|(priority, ticket, _)| {
-                (consumer.priority, ticket) > (priority, consumer.ticket)
-            });
-            if earlier {
-                choice.first = Some((consumer.priority, consumer.ticket, index));
+            let rank = self.rank(index);
+            if choice.first.is_none_or(|(first, _)| rank < first) {
+                choice.first = Some((rank, index));
             }
         }
     }

@@ -57,14 +57,15 @@ impl<M: Message> Engine<M> {
         stored.fill(publication.message, State::Available, publication.origin, expires_at);
         stored.group = group;
         let place = self.store.place(entry);
-        if let Some(key) = publication.last_value {
-            self.note_key(index, entry, key, publication.pending);
-        }
         if publication.pending {
             self.suspend(entry, held_until);
         } else {
             self.queues[index].counters.enqueued += 1;
             self.introduce(now, entry, held_until, false, Cause::Published);
+        }
+        // Now that its group knows it: the older one may be of the same.
+        if let Some(key) = publication.last_value {
+            self.note_key(index, entry, key, publication.pending);
         }
         if self.queues[index].extras.has(Extras::BLOCKS) {
             self.note_room(index);
@@ -182,10 +183,8 @@ impl<M: Message> Engine<M> {
         let index = self.store.queue(entry);
         self.measure_lent();
         self.clear_timer(entry);
-        if self.store.entry(entry).refused() {
+        if self.store.entry(entry).is_noted() {
             self.forget_refusals(index, place);
-        }
-        if self.store.entry(entry).keyed() {
             self.forget_last(index, place);
         }
         let group = self.store.entry(entry).group;

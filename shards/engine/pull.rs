@@ -6,10 +6,12 @@
 
 use crate::class::ScanState;
 use crate::counters::{Cause, ConsumerList};
+use crate::dispatch::Rank;
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{Acquisition, ConsumerId, Place};
 use crate::properties::{DeadLetterReason, Delivery, Pull};
+use crate::queue::Extras;
 use crate::slots::NONE;
 
 /// What a consumer can take next.
@@ -142,9 +144,7 @@ impl<M: Message> Engine<M> {
         };
         let shared = [parked, place].into_iter().flatten().min();
         if let Some(shared) = shared.and_then(|place| self.find(queue, place))
-            && owned.is_none_or(|owned| {
-                self.store.place(shared) < owned && self.outranked(index, shared).is_none()
-            })
+            && owned.is_none_or(|owned| self.store.place(shared) < owned && self.goes_first(index, shared))
         {
             return Next::Entry { entry: shared, owned: false };
         }
@@ -152,6 +152,16 @@ impl<M: Message> Engine<M> {
             Some(entry) => Next::Entry { entry, owned: true },
             None => cursor,
         }
+    }
+
+    /// Whether nobody comes before a consumer at an entry that others can take too. If somebody does, he is told: the one who asks goes on
+    /// with what only he can take.
+    fn goes_first(&mut self, index: u32, entry: EntryRef) -> bool {
+        let higher = self.outranked(index, entry);
+        if let Some(higher) = higher {
+            self.rouse(self.rank(index), entry, higher);
+        }
+        higher.is_none()
     }
 
     fn next_plain(&mut self, index: u32, class: u32, steps: &mut usize) -> Next {
@@ -239,31 +249,33 @@ impl<M: Message> Engine<M> {
         first
     }
 
-    /// A class with a ready consumer of higher priority that has this entry next.
+    /// A class with a ready consumer that comes before this one and has this entry next.
     fn outranked(&mut self, index: u32, entry: EntryRef) -> Option<u32> {
         let consumer = &self.consumers[index];
         let (own, priority) = (consumer.class, consumer.priority);
-        if self.queues[consumer.queue].ready_priority() <= Some(priority) {
+        let queue = &self.queues[consumer.queue];
+        if queue.ready_priority() <= Some(priority) && !queue.extras.has(Extras::LOADS) {
             return None;
         }
+        let rank = self.rank(index);
         let mut matched = std::mem::take(&mut self.matched);
         self.match_acquiring(entry, &mut matched);
         let place = self.store.place(entry);
         let higher = matched.iter().copied().find(|class| {
-            let next = *class == own || self.comes_next(*class, place, priority);
-            next && self.ready_above(*class, priority, entry)
+            let next = *class == own || self.comes_next(*class, place, rank);
+            next && self.ready_before(*class, rank, entry)
         });
         matched.clear();
         self.matched = matched;
         higher
     }
 
-    /// Whether a class has nothing before this entry, which is for it, that a ready consumer above this priority could take.
-    fn comes_next(&self, class: u32, place: Place, priority: i32) -> bool {
+    /// Whether a class has nothing before this entry, which is for it, that a ready consumer before this rank could take.
+    fn comes_next(&self, class: u32, place: Place, rank: Rank) -> bool {
         let state = &self.classes[class];
         let queue = &self.queues[state.queue];
         let before = |other: Place, entry| {
-            other < place && !state.parked.contains(&other) && self.ready_above(class, priority, entry)
+            other < place && !state.parked.contains(&other) && self.ready_before(class, rank, entry)
         };
         if !state.is_plain() {
             let known = state.knows(place, queue.scans.front);
@@ -288,20 +300,22 @@ impl<M: Message> Engine<M> {
         true
     }
 
-    /// Whether a class has a ready consumer above this priority that has not refused the entry.
-    fn ready_above(&self, class: u32, priority: i32, entry: EntryRef) -> bool {
-        let state = &self.classes[class];
+    /// Whether a class has a ready consumer before this rank that has not refused the entry.
+    fn ready_before(&self, class: u32, rank: Rank, entry: EntryRef) -> bool {
+        let (state, priority) = (&self.classes[class], rank.priority());
+        let equal = state.bands.iter().find(|band| band.priority == priority);
+        let mut equal = equal.into_iter().flat_map(|band| band.by_load.before(rank));
         let above = state.bands.iter().filter(|band| band.priority > priority);
         let ready: u32 = above.map(|band| band.interested.count() + band.notified).sum();
-        if ready == 0 || !self.store.entry(entry).refused() {
-            return ready > 0;
+        if !self.store.entry(entry).refused() {
+            return ready > 0 || equal.next().is_some();
         }
         let refusal = &self.queues[state.queue].refusals[&self.store.place(entry)];
         let refusing = refusal.consumers.iter().filter(|index| {
             let consumer = &self.consumers[**index];
             consumer.class == class && consumer.priority > priority && consumer.is_ready()
         });
-        ready as usize > refusing.count()
+        ready as usize > refusing.count() || equal.any(|index| !refusal.consumers.contains(&index))
     }
 
     fn acquire(&mut self, now: u64, index: u32, entry: EntryRef) {
@@ -325,8 +339,13 @@ impl<M: Message> Engine<M> {
             let place = self.store.place(entry);
             self.classes[class].candidates.pop_front_if(|first| *first == place);
         }
-        if let Some(deadline) = self.queues[queue].properties.ack_deadline_us {
-            self.set_timer(now, entry, now.saturating_add(deadline));
+        if self.queues[queue].extras.has(Extras::AT_ACQUISITION) {
+            if let Some(deadline) = self.queues[queue].properties.ack_deadline_us {
+                self.set_timer(now, entry, now.saturating_add(deadline));
+            }
+            if self.counts_load(queue) {
+                self.note_load(index);
+            }
         }
     }
 
@@ -335,9 +354,14 @@ impl<M: Message> Engine<M> {
         consumer.delivered_count += 1;
         consumer.armed = false;
         consumer.pull_requested = false;
-        let class = consumer.class;
+        let (queue, class) = (consumer.queue, consumer.class);
         self.review(index);
-        if self.consumers[index].list == ConsumerList::Notified {
+        if self.queues[queue].extras.has(Extras::LOADS) {
+            if self.consumers[index].list == ConsumerList::Notified {
+                self.pass_turn(index);
+            }
+            self.review_yields(queue);
+        } else if self.consumers[index].list == ConsumerList::Notified {
             // The one that joins in comes before this one's next turn.
             if self.classes[class].interested > 0 {
                 self.wake_more(class, Cause::MoreWork);

@@ -17,7 +17,7 @@ use crate::ids::Place;
 use crate::last_value::LastValues;
 use crate::limits::LEVELS;
 use crate::list::{Links, List};
-use crate::properties::{Overflow, PauseReason, QueueProperties};
+use crate::properties::{Dispatch, Overflow, PauseReason, QueueProperties};
 use crate::room::Room;
 use crate::slots::NONE;
 use crate::store::{Store, Tree};
@@ -203,6 +203,13 @@ impl Extras {
     pub(crate) const BLOCKS: Extras = Extras(1 << 1);
     /// `Overflow::DropOldest`.
     pub(crate) const DROPS: Extras = Extras(1 << 2);
+    /// `Dispatch::LeastOutstanding`.
+    pub(crate) const LOADS: Extras = Extras(1 << 3);
+    /// `ack_deadline_us`.
+    pub(crate) const DEADLINE: Extras = Extras(1 << 4);
+    /// Any that concerns an acquisition, or its end.
+    pub(crate) const AT_ACQUISITION: Extras = Extras(Self::LOADS.0 | Self::DEADLINE.0);
+    pub(crate) const AT_RELEASE: Extras = Extras(Self::LOADS.0 | Self::DROPS.0);
 
     pub(crate) fn of(properties: &QueueProperties) -> Self {
         let limits = properties.messages_max.is_some() || properties.bytes_max.is_some();
@@ -210,10 +217,13 @@ impl Extras {
             (Self::LIMITS, limits),
             (Self::BLOCKS, limits && properties.overflow == Overflow::Block),
             (Self::DROPS, properties.overflow == Overflow::DropOldest),
+            (Self::DEADLINE, properties.ack_deadline_us.is_some()),
+            (Self::LOADS, properties.dispatch == Dispatch::LeastOutstanding),
         ];
         Extras(wanted.iter().filter(|(_, wanted)| *wanted).fold(0, |all, (extra, _)| all | extra.0))
     }
 
+    /// Whether it has any of these.
     pub(crate) fn has(self, extra: Extras) -> bool {
         self.0 & extra.0 != 0
     }

@@ -136,7 +136,19 @@ impl<M: Message> Engine<M> {
         if group != NONE {
             queue.groups.groups[group].unsettled -= 1;
         }
+        if queue.extras.has(Extras::AT_RELEASE) {
+            self.note_released(index, entry);
+        }
+    }
+
+    /// What some queues keep of what is held.
+    fn note_released(&mut self, index: u32, entry: EntryRef) {
         self.forget_drop_mark(entry);
+        let queue = self.store.queue(entry);
+        if self.counts_load(queue) {
+            self.note_load(index);
+            self.review_yields(queue);
+        }
     }
 
     /// Puts an entry back into its place, unless its time is over.

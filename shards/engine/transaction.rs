@@ -37,8 +37,8 @@ impl<M: Message> Engine<M> {
         if self.store.entry(entry).is_expired(now) {
             self.bury(entry, DeadLetterReason::Expired);
         } else {
-            self.commit_key(entry);
             self.introduce(now, entry, held_until, true, Cause::Committed);
+            self.commit_key(entry);
         }
         true
     }

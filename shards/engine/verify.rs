@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::class::ScanState;
+use crate::class::{Class, ScanState};
 use crate::consumer::Role;
 use crate::counters::ConsumerList;
+use crate::dispatch::ByLoad;
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{ConsumerId, Place};
@@ -324,16 +325,17 @@ impl<M: Message> Engine<M> {
             && self.matches(consumer.class, entry)
     }
 
-    /// Whether a consumer has to give way to one of higher priority at this entry or on its way there.
+    /// Whether a consumer has to give way to one that comes before it at this entry or on its way there.
     fn gives_way(&self, queue: &Queue, consumer: u32, entry: EntryRef, live: &[EntryRef]) -> bool {
         let way = live.iter().filter(|other| {
             self.store.is_takeable(**other)
                 && self.store.place(**other) <= self.store.place(entry)
                 && self.can_take(queue, consumer, **other)
         });
-        let mut higher = queue.consumers.iter(&self.consumers).filter(|other| {
-            let other = &self.consumers[*other];
-            other.is_ready() && other.priority > self.consumers[consumer].priority
+        let mut higher = queue.consumers.iter(&self.consumers).filter(|index| {
+            let other = &self.consumers[*index];
+            let counts = queue.extras.has(Extras::LOADS) && self.rank(*index) < self.rank(consumer);
+            other.is_ready() && (other.priority > self.consumers[consumer].priority || counts)
         });
         higher.any(|higher| way.clone().any(|entry| self.can_take(queue, higher, *entry)))
     }
@@ -379,6 +381,7 @@ impl<M: Message> Engine<M> {
             assert_eq!(class.consumers as usize, consumers().count());
             assert_eq!(class.notified as usize, count(ConsumerList::Notified));
             assert_eq!(class.interested as usize, count(ConsumerList::Interested));
+            self.verify_order(index, queue, class);
             assert_eq!(class.bands.iter().map(|band| band.notified).sum::<u32>(), class.notified);
             assert_eq!(class.bands.iter().map(|band| band.interested.count()).sum::<u32>(), class.interested);
             assert_eq!(class.bands.iter().map(|band| band.consumers).sum::<u32>(), class.consumers);
@@ -402,6 +405,21 @@ impl<M: Message> Engine<M> {
         for (index, queue) in self.queues.iter() {
             assert_eq!(queue.scans.listed, self.scanning.iter(&self.queues).any(|queue| queue == index));
             assert_eq!(queue.scans.listed, !queue.scans.is_idle());
+        }
+    }
+
+    /// The ready consumers stand in order where loads count, and only there.
+    fn verify_order(&self, index: u32, queue: &Queue, class: &Class) {
+        for band in &class.bands {
+            let ready = self.consumers.iter().filter(|(_, consumer)| {
+                consumer.class == index && consumer.priority == band.priority && consumer.is_ready()
+            });
+            let mut expected = ByLoad::new();
+            for (ready, consumer) in ready.filter(|_| queue.extras.has(Extras::LOADS)) {
+                let notified = consumer.list == ConsumerList::Notified;
+                expected.insert(notified, consumer.holding.count(), consumer.ticket, ready);
+            }
+            assert_eq!(band.by_load, expected);
         }
     }
 

@@ -30,6 +30,9 @@ struct Entry {
     refused: BTreeSet<ConsumerId>,
     deliveries: u32,
     acquisitions: u32,
+    key: Option<u8>,
+    /// A later one of its key has come.
+    replaced: bool,
 }
 
 struct Want {
@@ -54,6 +57,9 @@ const FILTERS: [Known; 6] = [
     ("JMSRedelivered = FALSE", |entry| entry.acquisitions == 0),
 ];
 
+const REDELIVERY: RedeliveryDelay =
+    RedeliveryDelay { min_us: 2 * TICK, multiplier_permille: 2000, max_us: 7 * TICK };
+
 struct Model {
     engine: Engine<Note>,
     queue: QueueId,
@@ -64,6 +70,10 @@ struct Model {
     wants: BTreeMap<ConsumerId, Want>,
     dead: u64,
     next_id: u64,
+    /// Producers were told to wait, and not yet to go on.
+    waiting: bool,
+    /// Some messages have a last-value key.
+    keys: bool,
 }
 
 impl Model {
@@ -83,10 +93,11 @@ impl Model {
             ack_deadline_us: random.chance(4).then_some(9 * TICK),
             expiration_us: random.chance(8).then_some(12 * TICK),
             deliveries_max: random.chance(4).then_some(3),
-            redelivery: random.chance(6).then(|| RedeliveryDelay::constant(4 * TICK)),
+            redelivery: random.chance(6).then_some(REDELIVERY),
             dead_letter: random.chance(2),
             messages_max: random.chance(4).then_some(10),
-            overflow: if random.chance(2) { Overflow::DropOldest } else { Overflow::Reject },
+            overflow: [Overflow::DropOldest, Overflow::Reject, Overflow::Block][random.below(3)],
+            dispatch: [Dispatch::RoundRobin, Dispatch::LeastOutstanding][random.below(2)],
             ..QueueProperties::default()
         };
         let limits = Limits {
@@ -101,6 +112,7 @@ impl Model {
             chunks_spare_max: random.below(3),
             ..Limits::default()
         };
+        let keys = random.chance(2);
         let mut engine = Engine::new(limits);
         let queue = engine.declare_queue(properties);
         Model {
@@ -113,6 +125,8 @@ impl Model {
             wants: BTreeMap::new(),
             dead: 0,
             next_id: 0,
+            waiting: false,
+            keys,
         }
     }
 
@@ -122,8 +136,10 @@ impl Model {
             25..31 => self.attach(),
             31..34 => self.close(),
             34..46 => self.change_desire(),
-            46..70 => self.pull_next(),
-            70..85 => self.settle(),
+            46..69 => self.pull_next(),
+            69 => self.remove(),
+            70..84 => self.settle(),
+            84 => self.renew(),
             85..89 => self.pass(),
             89 => self.pull_any(),
             90..94 => drop(self.engine.run_slice(self.now)),
@@ -135,6 +151,7 @@ impl Model {
         }
         self.engine.verify();
         self.reconcile();
+        self.look();
     }
 
     fn enqueue(&mut self) {
@@ -153,9 +170,16 @@ impl Model {
         let held_until = random.chance(10).then_some(self.now + ticks * TICK);
         let origin = Origin(random.below(3) as u64);
         let priority = random.below(11) as u8;
+        let key = (self.keys && random.chance(2)).then(|| random.below(4) as u8);
+        let last_value = key.map(|key| [key].into());
+        let message = note.clone();
         let publication =
-            Publication { priority, expires_at, held_until, origin, ..Publication::new(note.clone()) };
-        let room = self.make_room();
+            Publication { priority, expires_at, held_until, origin, last_value, ..Publication::new(message) };
+        let last =
+            self.entries.iter().find(|(_, entry)| key.is_some() && entry.key == key && !entry.replaced);
+        let last = last.map(|(place, entry)| (*place, matches!(entry.state, State::Acquired(..))));
+        let gone = last.filter(|(_, held)| !held).map(|(place, _)| place);
+        let room = self.make_room(gone);
         let place = match self.engine.enqueue(self.now, self.queue, publication) {
             Ok(place) => place,
             Err((back, why)) => {
@@ -164,10 +188,17 @@ impl Model {
             }
         };
         assert!(room);
+        match last {
+            Some((place, true)) => self.entries.get_mut(&place).unwrap().replaced = true,
+            Some((place, false)) => drop(self.entries.remove(&place)),
+            None => {}
+        }
         let expires_at = self.properties.expiration_us.map(|after| self.now + after).or(expires_at);
         let state = held_until.map_or(State::Available, State::Held);
         let refused = BTreeSet::new();
-        let entry = Entry { note, origin, state, expires_at, refused, deliveries: 0, acquisitions: 0 };
+        let (deliveries, acquisitions, replaced) = (0, 0, false);
+        let entry =
+            Entry { note, origin, state, expires_at, refused, deliveries, acquisitions, key, replaced };
         assert!(self.entries.insert(place, entry).is_none());
         if !self.properties.priorities {
             assert_eq!(self.entries.keys().next_back(), Some(&place), "a new entry comes last");
@@ -175,15 +206,19 @@ impl Model {
     }
 
     /// Drops what the engine will drop; false: it will refuse.
-    fn make_room(&mut self) -> bool {
+    fn make_room(&mut self, gone: Option<Place>) -> bool {
         let Some(max) = self.properties.messages_max else {
             return true;
         };
-        while self.entries.len() as u64 >= max {
-            if self.properties.overflow == Overflow::Reject {
-                return false;
+        while (self.entries.len() - usize::from(gone.is_some())) as u64 >= max {
+            match self.properties.overflow {
+                Overflow::Reject => return false,
+                Overflow::Block => return true,
+                Overflow::DropOldest => {}
             }
-            let free = self.entries.iter().filter(|(_, entry)| !matches!(entry.state, State::Acquired(..)));
+            let free = self.entries.iter().filter(|(place, entry)| {
+                !matches!(entry.state, State::Acquired(..)) && gone != Some(**place)
+            });
             let oldest =
                 free.map(|(place, _)| *place).min_by_key(|place| (u64::MAX - place.level() as u64, *place));
             let Some(oldest) = oldest else {
@@ -197,14 +232,16 @@ impl Model {
     /// Properties change while the queue runs.
     fn change(&mut self) {
         let (random, properties) = (&mut self.random, &mut self.properties);
-        match random.below(5) {
+        match random.below(6) {
+            5 => properties.dispatch = [Dispatch::RoundRobin, Dispatch::LeastOutstanding][random.below(2)],
             0 => properties.exclusive = !properties.exclusive,
             1 => properties.consumers_max = random.chance(2).then_some(1 + random.below(3) as u32),
             2 => properties.prefetch = [Prefetch::Absent, Prefetch::Limit(2)][random.below(2)],
             3 => properties.sticky_groups = !properties.sticky_groups,
             _ => {
                 properties.messages_max = random.chance(2).then_some(8);
-                properties.overflow = [Overflow::DropOldest, Overflow::Reject][random.below(2)];
+                properties.overflow =
+                    [Overflow::DropOldest, Overflow::Reject, Overflow::Block][random.below(3)];
             }
         }
         self.engine.set_properties(self.now, self.queue, self.properties);
@@ -302,6 +339,63 @@ impl Model {
         }
     }
 
+    fn remove(&mut self) {
+        let places: Vec<Place> = self.entries.keys().copied().collect();
+        if let Some(place) = self.random.pick(&places).copied() {
+            let removed = self.engine.remove(self.now, self.queue, place);
+            if matches!(self.entries[&place].state, State::Acquired(..)) {
+                assert_eq!(removed, None);
+            } else {
+                assert_eq!(removed, self.entries.remove(&place).map(|entry| entry.note));
+            }
+        }
+    }
+
+    fn renew(&mut self) {
+        let after = self.properties.ack_deadline_us;
+        let mut held = self.entries.iter_mut().filter_map(|(place, entry)| match &mut entry.state {
+            State::Acquired(consumer, acquisition, deadline) => {
+                Some((*place, *consumer, *acquisition, deadline))
+            }
+            State::Available | State::Held(_) => None,
+        });
+        if let Some((place, consumer, acquisition, deadline)) = held.next() {
+            assert_eq!(self.engine.renew(self.now, consumer, place, acquisition), Settled::Done);
+            *deadline = after.map_or(u64::MAX, |after| self.now + after);
+        }
+    }
+
+    /// What the engine tells of the queue is what there is.
+    fn look(&mut self) {
+        let full = self.properties.overflow == Overflow::Block
+            && self.properties.messages_max.is_some_and(|max| self.entries.len() as u64 >= max);
+        assert_eq!(self.engine.is_full(self.queue), full);
+        self.waiting |= full;
+        if self.random.chance(2) {
+            let room = self.waiting && !full;
+            assert_eq!(self.engine.poll_room(), room.then_some(self.queue));
+            self.waiting = full;
+        }
+        let listed = self.engine.entries(self.queue, Place(0));
+        let listed = listed.map(|(place, note, view)| {
+            let held = match view.state {
+                EntryState::Acquired(consumer) => Some(consumer),
+                _ => None,
+            };
+            (place, note, held)
+        });
+        let entries = self.entries.iter().map(|(place, entry)| {
+            let held = match entry.state {
+                State::Acquired(consumer, ..) => Some(consumer),
+                State::Available | State::Held(_) => None,
+            };
+            (*place, &entry.note, held)
+        });
+        assert!(listed.eq(entries));
+        let mut free = self.entries.iter().filter(|(_, entry)| matches!(entry.state, State::Available));
+        assert_eq!(self.engine.head(self.queue), free.next().map(|(place, _)| *place));
+    }
+
     fn settle(&mut self) {
         let mut held: Vec<_> = Vec::new();
         for (place, entry) in &self.entries {
@@ -358,13 +452,19 @@ impl Model {
     fn come_back(&mut self, place: Place, failed: bool) {
         let now = self.now;
         let entry = self.entries.get_mut(&place).unwrap();
+        if entry.replaced {
+            self.entries.remove(&place);
+            return;
+        }
         entry.state = State::Available;
         entry.deliveries += u32::from(failed);
         if failed && self.properties.deliveries_max.is_some_and(|max| entry.deliveries >= max) {
             return self.bury(place);
         }
-        match self.properties.redelivery.map(|delay| delay.min_us) {
-            Some(delay) if failed => entry.state = State::Held(now + delay),
+        match self.properties.redelivery {
+            Some(_) if failed => {
+                entry.state = State::Held(now + [2, 4, 7][entry.deliveries.min(3) as usize - 1] * TICK)
+            }
             _ if entry.expires_at.is_some_and(|time| time <= now) => self.bury(place),
             _ => {}
         }
@@ -456,16 +556,28 @@ impl Model {
         self.entries.keys().find(|place| self.can_take(consumer, **place)).copied()
     }
 
-    /// A ready consumer of higher priority that can take the entry. `surely`: and its class knows it and has it next.
+    /// Whether one consumer has fewer unsettled messages than another, where that counts. `surely`: and it is not left to who has waited
+    /// longer.
+    fn has_less(&self, one: ConsumerId, other: ConsumerId, surely: bool) -> bool {
+        let (held, most) = (self.held_by(one).len(), self.held_by(other).len());
+        self.properties.dispatch == Dispatch::LeastOutstanding
+            && one != other
+            && if surely { held < most } else { held <= most }
+    }
+
+    /// A ready consumer that comes first, by priority or load, and can take the entry. `surely`: and its class knows it and has it next.
     fn outranked(&self, consumer: ConsumerId, place: Place, surely: bool) -> bool {
         let priority = self.wants[&consumer].priority;
-        let higher = || {
-            let above = self.wants.iter().filter(move |(_, want)| want.priority > priority && !want.browses);
-            above.filter(|(other, _)| self.is_ready(**other))
+        let higher = |surely| {
+            let above = self.wants.iter().filter(move |(other, want)| {
+                want.priority > priority
+                    || want.priority == priority && self.has_less(**other, consumer, surely)
+            });
+            above.filter(|(other, want)| !want.browses && self.is_ready(**other))
         };
-        higher().any(|(other, want)| {
-            let equals =
-                higher().filter(|(_, equal)| (equal.filter, equal.no_local) == (want.filter, want.no_local));
+        higher(surely).any(|(other, want)| {
+            let equals = higher(false)
+                .filter(|(_, equal)| (equal.filter, equal.no_local) == (want.filter, want.no_local));
             let mut firsts = equals.filter_map(|(equal, _)| self.first_for(*equal));
             let next = !self.engine.explain(*other).unwrap().scanning && firsts.all(|first| first >= place);
             self.can_take(*other, place) && (next || !surely)
