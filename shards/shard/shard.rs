@@ -257,6 +257,16 @@ impl Shard {
         self.participations.len()
     }
 
+    /// Bytes of memory that messages are counted with.
+    pub fn memory_used(&self) -> u64 {
+        self.memory_used
+    }
+
+    /// Bytes of a connection that were received and not parsed.
+    pub fn unread_bytes(&mut self, slot: ConnectionSlot) -> usize {
+        self.connections.get_mut(slot).map_or(0, |connection| connection.waiting_input.len())
+    }
+
     /// Connections that are not closed.
     pub fn connection_count(&self) -> usize {
         self.connections.len()

@@ -1,6 +1,7 @@
 //! What does a client do, and what does it see? The protocol's client role, with a record of everything that arrived.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use corelane_protocol::amqp10::{
     self, AttachRequest, Config, Event, LinkId, Outgoing, Progress, SendReadiness, SessionId, Token,
@@ -63,6 +64,8 @@ struct Waiting {
 #[derive(Debug)]
 pub struct Client {
     pub(crate) protocol: amqp10::Connection,
+    /// What stands in for `protocol` while that is read from.
+    stand_in: Arc<Config>,
     pub(crate) input: Vec<u8>,
     session: Option<SessionId>,
     outgoing: VecDeque<Waiting>,
@@ -92,6 +95,7 @@ impl Client {
     pub(crate) fn new(config: Config, now: u64) -> Self {
         Client {
             protocol: amqp10::Connection::client(config, now),
+            stand_in: Arc::new(Config::default()),
             input: Vec::new(),
             session: None,
             outgoing: VecDeque::new(),
@@ -293,10 +297,13 @@ impl Client {
 
     /// Reads what has arrived and writes what can be written. True if anything happened.
     pub(crate) fn act(&mut self, now: u64) -> bool {
+        if self.protocol.next_deadline().is_some_and(|at| at <= now) {
+            self.protocol.handle_timeout(now);
+        }
         let input = std::mem::take(&mut self.input);
         let mut rest = input.as_slice();
-        let mut protocol =
-            std::mem::replace(&mut self.protocol, amqp10::Connection::client(Config::default(), now));
+        let stand_in = amqp10::Connection::client(self.stand_in.clone(), now);
+        let mut protocol = std::mem::replace(&mut self.protocol, stand_in);
         let mut acted = false;
         while let Some(event) = protocol.receive(now, &mut rest) {
             acted = true;

@@ -6,15 +6,25 @@
 //!
 //! Invariants: lanes keep the order of one sender, one receiver and one kind; a socket keeps the order of its bytes; nothing
 //! else is promised. After every step the engines' `verify` can be asked for.
+//!
+//! Tests of one situation drive a [`World`] themselves. A [`Simulation`] does everything at once: a `plan` drawn from the seed, a
+//! `workload` that follows it, `faults`, an `oracle` that knows what may happen to a message, `checkers` of the shards' own state.
 
+mod checkers;
 mod client;
+mod faults;
 mod hot_path;
+mod oracle;
+mod plan;
 mod random;
+mod simulation;
 mod transacting;
+mod workload;
 mod world;
 
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
 pub use hot_path::{Crowd, HotPath};
 pub use random::Random;
+pub use simulation::{Options, Report, Simulation, progress};
 pub use transacting::transaction_id;
-pub use world::{Setup, World, names_homed_at};
+pub use world::{Actor, Setup, World, names_homed_at};

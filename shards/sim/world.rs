@@ -30,6 +30,8 @@ pub struct Setup {
     pub client_window: u32,
     /// Clients log in, as `sim`.
     pub login: bool,
+    /// How long the broker waits for a silent client.
+    pub idle_timeout_us: Option<u64>,
     /// Check every engine after every step.
     pub verify: bool,
 }
@@ -45,6 +47,7 @@ impl Setup {
             serial_first: 0,
             client_window: 2048,
             login: false,
+            idle_timeout_us: amqp10::Config::default().idle_timeout_us,
             verify: true,
         }
     }
@@ -66,6 +69,21 @@ pub struct World {
     more_work: Vec<bool>,
     /// Mails that were taken from lanes.
     pub mails: u64,
+    /// What was applied to shards, and turns that they ended.
+    pub events: u64,
+    /// A hash of all events.
+    pub trace: u64,
+    /// Clients whose connections a shard has closed, until somebody takes note.
+    pub(crate) closed_by_broker: Vec<usize>,
+}
+
+/// Who has acted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    Client(usize),
+    Shard(usize),
+    /// The thread that checks credentials.
+    Control,
 }
 
 /// The socket of the client of the same number.
@@ -85,13 +103,19 @@ struct SimSocket {
     frozen: bool,
     open: bool,
     last_output: bool,
+    /// What is on its way in either direction arrives from then on.
+    delayed_until: u64,
 }
 
 impl World {
     pub fn new(setup: &Setup) -> Self {
         let serial_first = setup.serial_first;
-        let config =
-            amqp10::Config { container_id: "broker".into(), serial_first, ..amqp10::Config::default() };
+        let config = amqp10::Config {
+            container_id: "broker".into(),
+            serial_first,
+            idle_timeout_us: setup.idle_timeout_us,
+            ..amqp10::Config::default()
+        };
         let server_sasl = Sasl::Server { mechanisms: vec!["PLAIN".into()], required: true };
         let client_sasl = Sasl::Plain { user: "sim".into(), password: "".into() };
         let (server_sasl, client_sasl) =
@@ -129,11 +153,21 @@ impl World {
             verify: setup.verify,
             more_work: vec![false; setup.shards],
             mails: 0,
+            events: 0,
+            trace: 0,
+            closed_by_broker: Vec::new(),
         }
     }
 
     /// A client, accepted by this shard, with its session begun.
     pub fn connect(&mut self, shard: usize) -> usize {
+        let client = self.open(shard);
+        self.run();
+        client
+    }
+
+    /// A client on its way: this shard accepts it, and nothing further is waited for.
+    pub fn open(&mut self, shard: usize) -> usize {
         let client = self.clients.len();
         self.clients.push(Client::new(self.client_config.clone(), self.now));
         self.sockets.push(SimSocket {
@@ -147,6 +181,7 @@ impl World {
             frozen: false,
             open: true,
             last_output: false,
+            delayed_until: 0,
         });
         let peer = Peer { loopback: true, address: None };
         self.apply(shard, Event::Accepted { socket: Socket(client as u64), peer });
@@ -155,7 +190,6 @@ impl World {
             self.run();
         }
         self.clients[client].begin();
-        self.run();
         client
     }
 
@@ -190,6 +224,35 @@ impl World {
         self.sockets[client].frozen = true;
     }
 
+    /// A client that was frozen goes on.
+    pub fn thaw(&mut self, client: usize) {
+        self.sockets[client].frozen = false;
+    }
+
+    /// What is on its way to and from a client arrives later.
+    pub fn delay(&mut self, client: usize, until: u64) {
+        self.sockets[client].delayed_until = until;
+    }
+
+    /// Whether a client's shard has taken in all that the client has said.
+    pub fn is_heard(&mut self, client: usize) -> bool {
+        let socket = &self.sockets[client];
+        let Some(slot) = socket.slot else { return false };
+        socket.to_broker.is_empty()
+            && self.clients[client].protocol.output().is_empty()
+            && self.shards[socket.shard].unread_bytes(slot) == 0
+    }
+
+    /// The shard where a queue of this name lives, or would.
+    pub fn home_of(&self, queue: &str) -> usize {
+        home_shard("/", queue, self.shards.len())
+    }
+
+    /// Pieces of mail on their way to a shard.
+    pub fn mail_for(&self, shard: usize, lane: Lane) -> usize {
+        self.lanes[shard].iter().map(|lanes| lanes[lane as usize].len()).sum()
+    }
+
     /// The client's host is gone: the broker sees the connection break.
     pub fn kill(&mut self, client: usize) {
         let socket = &mut self.sockets[client];
@@ -206,6 +269,35 @@ impl World {
         self.now += us;
         self.more_work.fill(true);
         self.run();
+    }
+
+    /// Lets time pass; nobody has acted yet.
+    pub fn pass(&mut self, us: u64) {
+        self.now += us;
+        self.more_work.fill(true);
+    }
+
+    /// One participant acts, drawn from the seed among those who can. None: nobody could.
+    pub fn tick(&mut self) -> Option<Actor> {
+        let count = self.clients.len() + self.shards.len() + 1;
+        let first = self.random.below(count);
+        for at in (first..first + count).map(|at| at % count) {
+            let (acted, actor) = match at.checked_sub(self.clients.len()) {
+                None => (self.is_connected(at) && self.act(at), Actor::Client(at)),
+                Some(shard) if shard < self.shards.len() => (self.turn(shard), Actor::Shard(shard)),
+                Some(_) => (self.control(), Actor::Control),
+            };
+            if acted {
+                return Some(actor);
+            }
+        }
+        None
+    }
+
+    /// A client whose socket is closed reads what is left, and then does nothing more.
+    fn is_connected(&self, client: usize) -> bool {
+        let socket = &self.sockets[client];
+        socket.open || socket.sending.is_some()
     }
 
     /// Runs until nothing is left to do at this time.
@@ -250,6 +342,7 @@ impl World {
             socket.to_broker.extend(output);
         }
         if socket.client_reads
+            && socket.delayed_until <= self.now
             && let Some(bytes) = socket.sending.take()
         {
             acted = true;
@@ -272,7 +365,8 @@ impl World {
         for client in 0..self.sockets.len() {
             let socket = &mut self.sockets[client];
             let Some(connection) = socket.slot else { continue };
-            if socket.shard != shard || !socket.reading || socket.to_broker.is_empty() {
+            let waits = socket.to_broker.is_empty() || socket.delayed_until > self.now;
+            if socket.shard != shard || !socket.reading || waits {
                 continue;
             }
             let count = 1 + self.random.below(socket.to_broker.len());
@@ -293,6 +387,7 @@ impl World {
         }
         if acted || self.more_work[shard] {
             let turn = self.shards[shard].finish_turn(self.now);
+            self.note(shard as u64);
             self.more_work[shard] = turn.more_work || turn.next_deadline.is_some_and(|at| at <= self.now);
             self.effects(shard);
             acted = true;
@@ -317,7 +412,26 @@ impl World {
         acted
     }
 
+    /// An event, in the hash of all.
+    fn note(&mut self, what: u64) {
+        self.events += 1;
+        self.trace = (self.trace ^ what ^ self.now.rotate_left(32))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
+    }
+
     fn apply(&mut self, shard: usize, event: Event<'_>) {
+        let what = match &event {
+            Event::Accepted { socket, .. } => socket.0,
+            Event::Received { bytes, .. } => {
+                bytes.iter().fold(1, |hash, byte| hash * 31 % 0xffff_fffb + u64::from(*byte))
+            }
+            Event::Flushed { buffer, .. } => 0x1_0000 + buffer.len() as u64,
+            Event::Lost { connection } => 0x2_0000 + u64::from(connection.index),
+            Event::Mail { from, .. } => 0x3_0000 + *from as u64,
+            Event::Stop => 0x4_0000,
+        };
+        self.note(what << 8 | shard as u64);
         self.shards[shard].apply(self.now, event);
         self.more_work[shard] = true;
         self.effects(shard);
@@ -352,6 +466,9 @@ impl World {
                 let last = self.shards[shard].take_output(connection);
                 if let Some(client) = self.client_of(shard, connection) {
                     let socket = &mut self.sockets[client];
+                    if socket.open {
+                        self.closed_by_broker.push(client);
+                    }
                     socket.slot = None;
                     socket.sending.get_or_insert_default().extend(last);
                     socket.open = false;

@@ -1,0 +1,64 @@
+//! What must hold of every shard at every moment, whatever was sent?
+//!
+//! The engines' own `verify` (lists, counts, and the rule that nobody who is ready is forgotten), the conservation of messages by
+//! what the queues have counted, and bounded lanes.
+
+use corelane_shard::{Lane, Shard};
+
+use crate::world::World;
+
+/// Mail in a lane, beside its messages, for each link and connection of the world: requests are answered one by one.
+const MAIL_MAX: usize = 4096;
+
+/// Everything about the shards. Returns how many messages there are.
+pub(crate) fn check(world: &World, queues: &[String]) -> u64 {
+    let mut messages = 0;
+    for (index, shard) in world.shards.iter().enumerate() {
+        shard.engine().verify();
+        for name in queues {
+            messages += check_conservation(shard, name);
+        }
+        for lane in [Lane::Handoff, Lane::Control] {
+            let waiting = world.mail_for(index, lane);
+            assert!(waiting <= MAIL_MAX, "{waiting} pieces of mail wait for shard {index} in lane {lane:?}");
+        }
+    }
+    messages
+}
+
+/// What came into a queue is in it or has left it by one of the ways that are counted.
+fn check_conservation(shard: &Shard, name: &str) -> u64 {
+    let Some(queue) = shard.queue(name) else { return 0 };
+    let (Some(depth), Some(counts)) = (shard.engine().depth(queue), shard.engine().queue_counters(queue))
+    else {
+        return 0;
+    };
+    let left = counts.accepted + counts.rejected + counts.expired + counts.exhausted + counts.dropped;
+    assert_eq!(counts.enqueued, depth.messages + left, "{name} has {depth:?} and counted {counts:?}");
+    assert_eq!(depth.available + depth.acquired + depth.held, depth.messages, "{name} has {depth:?}");
+    depth.messages
+}
+
+/// Nothing is left of anything.
+pub(crate) fn check_empty(world: &World, queues: &[String]) {
+    for (index, shard) in world.shards.iter().enumerate() {
+        shard.engine().verify();
+        for name in queues {
+            let depth = shard.queue(name).and_then(|queue| shard.engine().depth(queue)).unwrap_or_default();
+            assert_eq!(depth.messages, 0, "{name} is not empty: {depth:?}");
+        }
+        assert_eq!(shard.memory_used(), 0, "shard {index} counts memory for no message");
+        for lane in [Lane::Handoff, Lane::Control] {
+            assert_eq!(world.mail_for(index, lane), 0, "mail is left for shard {index} in lane {lane:?}");
+        }
+    }
+}
+
+/// Messages of a queue that it has dropped on its own.
+pub(crate) fn dropped(world: &World, name: &str) -> u64 {
+    let counted = world.shards.iter().filter_map(|shard| {
+        let counts = shard.engine().queue_counters(shard.queue(name)?)?;
+        Some(counts.expired + counts.dropped + counts.exhausted)
+    });
+    counted.sum()
+}

@@ -1,0 +1,449 @@
+//! What may happen to a message, and did anything else?
+//!
+//! The oracle follows every message by what clients see: who sent it and what the broker answered, to whom it came, and how that
+//! ended. It knows nothing of shards and engines. Its rules:
+//! - what comes was sent, to this queue (or died in a queue that has this one for its dead letters), and is for this consumer;
+//! - it comes to one consumer at a time, and never again after it was accepted;
+//! - it comes first in the order in which its producer sent it, among those of its level and group, to each link;
+//! - a browser sees it once;
+//! - its delivery-count is not above the number of times it failed, but for one message of each consumer that was cut off;
+//! - a group has one consumer at a time, an exclusive queue one, and nobody holds more than the queue's prefetch;
+//! - in the end every message that the broker took has ended in a way that its queue allows.
+//!
+//! What cannot be known is not judged: what became of the last words of a client that was cut off, and deliveries to consumers whose
+//! shard stood still so long that it was given up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::client::Received;
+use crate::plan::{Group, QueuePlan, Selector};
+
+/// A message, as it was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) queue: usize,
+    /// One use of one sender link: what is sent by it stays in order.
+    pub(crate) stream: usize,
+    /// The client that sent it.
+    pub(crate) peer: usize,
+    pub(crate) priority: u8,
+    pub(crate) group: Option<Group>,
+    pub(crate) key: i64,
+    pub(crate) color: &'static str,
+    pub(crate) size: usize,
+    pub(crate) ttl_ms: Option<u32>,
+}
+
+/// What the broker said to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Waiting,
+    Stored,
+    Refused,
+    /// Its producer was gone before it could hear.
+    Unknown,
+}
+
+/// Where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// In its queue, or on its way.
+    Open,
+    /// Its consumer has said so; the broker may not have heard it yet.
+    Ending {
+        accepted: bool,
+    },
+    Ended {
+        accepted: bool,
+    },
+    /// Its consumer has said so and was cut off: the broker may have heard it or not.
+    Unsure,
+}
+
+#[derive(Clone, Debug)]
+struct Message {
+    sent: Sent,
+    answer: Answer,
+    fate: Fate,
+    holder: Option<usize>,
+    /// Somebody has acquired it before.
+    was_seen: bool,
+    /// Those who have settled or held it in a way that may have been given up.
+    is_loose: bool,
+    /// It came from the queue of dead letters.
+    is_dead: bool,
+    failed_max: u32,
+}
+
+/// A consumer: one use of one receiver link.
+#[derive(Clone, Debug)]
+pub(crate) struct Consumer {
+    pub(crate) peer: usize,
+    pub(crate) queue: usize,
+    pub(crate) selector: Option<Selector>,
+    pub(crate) no_local: bool,
+    pub(crate) browse: bool,
+    pub(crate) presettled: bool,
+    pub(crate) is_attached: bool,
+    /// Its deliveries may have been given up by their queue.
+    is_loose: bool,
+    /// Unsettled deliveries: message and delivery id, in the order they came.
+    pub(crate) held: Vec<(usize, u32)>,
+    /// By stream, level and group: the last message that came to this consumer first of all.
+    last: BTreeMap<(usize, u8, Option<Group>), usize>,
+    refused: BTreeSet<usize>,
+    seen: BTreeSet<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    pub(crate) queues: Vec<QueuePlan>,
+    messages: Vec<Message>,
+    pub(crate) consumers: Vec<Consumer>,
+    pub(crate) deliveries: u64,
+    /// By queue: how many deliveries may have failed without having been said to. One for each consumer that has ended: the oldest
+    /// that its client may have seen.
+    failures: Vec<u32>,
+    /// Messages may not be seen any more whose time is over.
+    pub(crate) all_expired: bool,
+}
+
+impl Oracle {
+    pub(crate) fn new(queues: Vec<QueuePlan>) -> Self {
+        Oracle {
+            failures: vec![0; queues.len()],
+            queues,
+            messages: Vec::new(),
+            consumers: Vec::new(),
+            deliveries: 0,
+            all_expired: false,
+        }
+    }
+
+    pub(crate) fn message_count(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// A message's number is its body's beginning.
+    pub(crate) fn sent(&mut self, sent: Sent) -> usize {
+        self.messages.push(Message {
+            sent,
+            answer: Answer::Waiting,
+            fate: Fate::Open,
+            holder: None,
+            was_seen: false,
+            is_loose: false,
+            is_dead: false,
+            failed_max: 0,
+        });
+        self.messages.len() - 1
+    }
+
+    pub(crate) fn body(number: usize, size: usize) -> String {
+        let mut body = format!("{number:08}");
+        body.extend(std::iter::repeat_n('x', size));
+        body
+    }
+
+    /// An outcome has come; nobody waits for it if its link has ended meanwhile.
+    pub(crate) fn answered(&mut self, number: usize, outcome: &str) {
+        if self.messages[number].answer == Answer::Unknown {
+            return;
+        }
+        let queue = &self.queues[self.messages[number].sent.queue];
+        let message = &mut self.messages[number];
+        assert_eq!(message.answer, Answer::Waiting, "message {number} is answered once");
+        message.answer = match outcome {
+            "accepted" => Answer::Stored,
+            "rejected amqp:resource-limit-exceeded" if queue.may_refuse => Answer::Refused,
+            other => panic!("message {number} for {} was answered {other:?}", queue.name),
+        };
+        assert!(
+            message.answer != Answer::Refused || !message.was_seen,
+            "message {number} was refused and delivered"
+        );
+    }
+
+    /// Nobody will hear any more what becomes of this sender's messages.
+    pub(crate) fn sender_gone(&mut self, stream: usize) {
+        for message in self.messages.iter_mut().rev().filter(|message| message.sent.stream == stream) {
+            if message.answer == Answer::Waiting {
+                message.answer = Answer::Unknown;
+            }
+        }
+    }
+
+    pub(crate) fn attached(
+        &mut self,
+        peer: usize,
+        queue: usize,
+        selector: Option<Selector>,
+        [no_local, browse, presettled]: [bool; 3],
+    ) -> usize {
+        self.consumers.push(Consumer {
+            peer,
+            queue,
+            selector,
+            no_local,
+            browse,
+            presettled,
+            is_attached: true,
+            is_loose: false,
+            held: Vec::new(),
+            last: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            seen: BTreeSet::new(),
+        });
+        self.consumers.len() - 1
+    }
+
+    /// Consumers whose deliveries may have been given up from now on.
+    pub(crate) fn loosen(&mut self, is_loose: impl Fn(&Consumer) -> bool) {
+        for index in 0..self.consumers.len() {
+            if self.consumers[index].is_attached && is_loose(&self.consumers[index]) {
+                self.consumers[index].is_loose = true;
+                for (number, _) in &self.consumers[index].held {
+                    self.messages[*number].is_loose = true;
+                }
+            }
+        }
+    }
+
+    /// A delivery has come to a consumer.
+    pub(crate) fn delivered(&mut self, index: usize, received: &Received) {
+        self.deliveries += 1;
+        let number = self.identify(index, received);
+        let consumer = &self.consumers[index];
+        if !consumer.is_attached {
+            // It crossed with the end of the link, and goes back.
+            self.messages[number].was_seen |= !consumer.browse;
+            return;
+        }
+        self.judge_order(index, number, received);
+        if self.consumers[index].browse {
+            let first = self.consumers[index].seen.insert(number);
+            assert!(first, "browser {index} sees message {number} twice");
+            return;
+        }
+        self.judge_ownership(index, number);
+        let (message, consumer) = (&mut self.messages[number], &mut self.consumers[index]);
+        if received.delivery_count > message.failed_max {
+            let more = received.delivery_count - message.failed_max;
+            message.failed_max = received.delivery_count;
+            let failures = &mut self.failures[consumer.queue];
+            assert!(more <= *failures, "message {number} says that it failed {more} times more than it did");
+            *failures -= more;
+        }
+        message.was_seen = true;
+        message.is_loose |= consumer.is_loose;
+        if consumer.presettled {
+            assert!(received.settled, "link {index} is sent what is settled");
+            message.fate = Fate::Ended { accepted: true };
+            return;
+        }
+        assert!(!received.settled, "link {index} is sent what is unsettled");
+        message.fate = Fate::Open;
+        message.holder = Some(index);
+        consumer.held.push((number, received.delivery_id));
+        let queue = &self.queues[consumer.queue];
+        if let Some(limit) = queue.prefetch_max {
+            assert!(consumer.held.len() <= limit, "consumer {index} holds more than the prefetch {limit}");
+        }
+    }
+
+    /// Whether it is what was sent, and for this consumer.
+    fn identify(&mut self, index: usize, received: &Received) -> usize {
+        let consumer = &self.consumers[index];
+        let name = &self.queues[consumer.queue].name;
+        let number = received.body.get(..8).and_then(|number| number.parse().ok());
+        let number: usize = number.unwrap_or_else(|| panic!("a body from nowhere: {:?}", received.body));
+        let message = &mut self.messages[number];
+        let sent = &message.sent;
+        if sent.queue != consumer.queue {
+            let died_in = &self.queues[sent.queue];
+            assert_eq!(died_in.dead_letter, Some(consumer.queue), "message {number} came from {name}");
+            if !consumer.browse && !message.is_dead {
+                assert!(
+                    died_in.may_kill(sent)
+                        || matches!(
+                            message.fate,
+                            Fate::Unsure | Fate::Ending { accepted: false } | Fate::Ended { accepted: false }
+                        ),
+                    "message {number} of {} died of nothing",
+                    died_in.name
+                );
+                (message.is_dead, message.fate, message.holder) = (true, Fate::Open, None);
+                message.failed_max = received.delivery_count;
+            }
+        } else {
+            assert!(!message.is_dead || consumer.browse, "message {number} came back from the dead");
+        }
+        let sent = &message.sent;
+        assert!(received.body.len() == 8 + sent.size, "message {number} is whole");
+        assert_ne!(message.answer, Answer::Refused, "message {number} was refused and delivered");
+        // A dead letter comes from the broker.
+        let local = consumer.no_local && sent.peer == consumer.peer && sent.queue == consumer.queue;
+        assert!(!local, "message {number} came back to its sender");
+        let wanted = consumer.selector.as_ref().is_none_or(|selector| selector.matches(sent.key, sent.color));
+        assert!(wanted, "message {number} is not for {:?}", consumer.selector);
+        assert!(
+            !self.all_expired || message.is_dead || self.queues[sent.queue].lives_for_ever(sent),
+            "message {number} of {name} is delivered after its time"
+        );
+        number
+    }
+
+    fn judge_order(&mut self, index: usize, number: usize, received: &Received) {
+        let message = &self.messages[number];
+        let (sent, consumer) = (&message.sent, &mut self.consumers[index]);
+        if !received.first_acquirer || message.is_dead {
+            return;
+        }
+        assert!(
+            !message.was_seen || consumer.browse || message.is_loose,
+            "message {number} was delivered before and says that it was not"
+        );
+        let queue = &self.queues[sent.queue];
+        if queue.reorders || sent.queue != consumer.queue {
+            return;
+        }
+        let level = if queue.priorities { sent.priority } else { 0 };
+        let before = consumer.last.insert((sent.stream, level, sent.group), number);
+        assert!(before < Some(number), "consumer {index} got {number} after {before:?}");
+    }
+
+    fn judge_ownership(&mut self, index: usize, number: usize) {
+        let message = &self.messages[number];
+        let refused = self.consumers[index].refused.contains(&number);
+        assert!(!refused, "message {number} is undeliverable at consumer {index}");
+        let queue = &self.queues[self.consumers[index].queue];
+        if message.is_loose || queue.has_deadline {
+            return;
+        }
+        assert!(
+            matches!(message.fate, Fate::Open | Fate::Unsure),
+            "message {number} came to {index} and was {:?}",
+            message.fate
+        );
+        assert_eq!(message.holder, None, "message {number} came to {index} and is held");
+        if self.consumers[index].presettled {
+            // It was over when it was sent, however long ago that was.
+            return;
+        }
+        let others = self.consumers.iter().enumerate().filter(|(other, consumer)| {
+            *other != index && consumer.queue == self.consumers[index].queue && !consumer.is_loose
+        });
+        let group = message.sent.group.filter(|_| !message.is_dead);
+        for (other, consumer) in others {
+            if consumer.held.is_empty() {
+                continue;
+            }
+            let is_active_too = queue.exclusive && !consumer.browse;
+            assert!(!is_active_too, "{index} and {other} are active on {} at once", queue.name);
+            if group.is_none() {
+                continue;
+            }
+            let split = consumer
+                .held
+                .iter()
+                .find(|(held, _)| self.messages[*held].sent.group == group && !self.messages[*held].is_dead);
+            assert!(split.is_none(), "the group of {number} is with {index} and with {other}: {split:?}");
+        }
+    }
+
+    /// A consumer ends a delivery: the `held` one at this position.
+    pub(crate) fn settled(&mut self, index: usize, position: usize, outcome: Settling) -> usize {
+        let consumer = &mut self.consumers[index];
+        let (number, _) = consumer.held.remove(position);
+        let message = &mut self.messages[number];
+        message.holder = None;
+        match outcome {
+            Settling::Accepted => message.fate = Fate::Ending { accepted: true },
+            Settling::Rejected => {
+                message.fate = Fate::Ending { accepted: false };
+            }
+            Settling::Released => {}
+            Settling::Failed => message.failed_max += 1,
+            Settling::NotHere => {
+                consumer.refused.insert(number);
+            }
+        }
+        number
+    }
+
+    /// The broker has heard all that this message's consumer has said.
+    pub(crate) fn heard(&mut self, number: usize) {
+        let message = &mut self.messages[number];
+        if let Fate::Ending { accepted } = message.fate {
+            message.fate = Fate::Ended { accepted };
+        }
+    }
+
+    /// The broker has heard everything.
+    pub(crate) fn all_heard(&mut self) {
+        (0..self.messages.len()).for_each(|number| self.heard(number));
+    }
+
+    /// Its consumer was cut off before the broker heard it for certain.
+    pub(crate) fn unheard(&mut self, number: usize) {
+        let message = &mut self.messages[number];
+        if let Fate::Ending { .. } = message.fate {
+            message.fate = Fate::Unsure;
+        }
+    }
+
+    /// A consumer is gone, and what it held goes back.
+    pub(crate) fn consumer_gone(&mut self, index: usize) {
+        let consumer = &mut self.consumers[index];
+        consumer.is_attached = false;
+        self.failures[consumer.queue] += 1;
+        for (number, _) in std::mem::take(&mut consumer.held) {
+            self.messages[number].holder = None;
+        }
+    }
+
+    /// Everything has come to an end: each message in a way that its queue allows. `lost_max` is how many of each queue the
+    /// broker says it has dropped.
+    pub(crate) fn finish(&self, dropped: &[u64]) {
+        let mut missing = vec![Vec::new(); self.queues.len()];
+        for (number, message) in self.messages.iter().enumerate() {
+            let sent = &message.sent;
+            assert_ne!(message.answer, Answer::Waiting, "message {number} was never answered");
+            let queue = &self.queues[sent.queue];
+            let dies = queue.dead_letter.is_some();
+            let ended = match message.fate {
+                Fate::Ended { accepted } => accepted || !dies || message.is_dead,
+                Fate::Unsure => true,
+                Fate::Open | Fate::Ending { .. } => false,
+            };
+            if ended || message.answer != Answer::Stored {
+                continue;
+            }
+            assert!(
+                queue.may_lose(sent) && !(dies && queue.keeps_dead),
+                "message {number} of {} is lost: {message:?}",
+                queue.name
+            );
+            missing[sent.queue].push(number);
+        }
+        for (queue, missing) in missing.iter().enumerate() {
+            let plan = &self.queues[queue];
+            assert!(
+                plan.takes_settled || missing.len() as u64 <= dropped[queue],
+                "{} has dropped {} and lost {missing:?}",
+                plan.name,
+                dropped[queue]
+            );
+        }
+    }
+}
+
+/// What a consumer says of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settling {
+    Accepted,
+    Rejected,
+    Released,
+    Failed,
+    NotHere,
+}

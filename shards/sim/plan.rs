@@ -1,0 +1,303 @@
+//! What kind of world does a seed make? Queues with their properties, how many clients there are, and how often what happens.
+//!
+//! Every seed leaves much out and does some things very often: what many features hide together, few may show.
+
+use corelane_shard::{DestinationRule, PrefetchRule};
+
+use crate::oracle::Sent;
+use crate::random::Random;
+
+/// A message's group, by its number.
+pub(crate) type Group = u8;
+
+pub(crate) const COLORS: [&str; 3] = ["red", "green", "blue"];
+pub(crate) const KEYS: usize = 4;
+
+/// The longest life of a message that does not live for ever.
+pub(crate) const TTL_MS_MAX: u32 = 2_000;
+
+/// How often an action happens, beside the others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weight(pub(crate) Action, pub(crate) usize);
+
+/// What can happen to a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Connect,
+    AttachSender,
+    AttachReceiver,
+    Send,
+    Grant,
+    Settle,
+    Detach,
+    Close,
+    Reset,
+    Freeze,
+    Slow,
+    Delay,
+    Stall,
+    Pass,
+    PassLong,
+}
+
+/// A queue: what the broker is told of it, and what the oracle makes of that.
+#[derive(Clone, Debug)]
+pub(crate) struct QueuePlan {
+    pub(crate) name: String,
+    pub(crate) rule: DestinationRule,
+    pub(crate) exclusive: bool,
+    pub(crate) priorities: bool,
+    pub(crate) prefetch_max: Option<usize>,
+    /// The queue where its dead letters go.
+    pub(crate) dead_letter: Option<usize>,
+    /// Nothing is lost in the queue of its dead letters.
+    pub(crate) keeps_dead: bool,
+    /// It may be full.
+    pub(crate) may_refuse: bool,
+    /// Messages do not become available in the order in which they came.
+    pub(crate) reorders: bool,
+    /// Deliveries have a deadline.
+    pub(crate) has_deadline: bool,
+    /// Some of its consumers take messages without settling them.
+    pub(crate) takes_settled: bool,
+}
+
+impl QueuePlan {
+    /// Whether a message of this queue has no end to its time.
+    pub(crate) fn lives_for_ever(&self, sent: &Sent) -> bool {
+        match self.rule.expiration_us {
+            Some(after) => after == 0,
+            None => sent.ttl_ms.is_none(),
+        }
+    }
+
+    /// Whether a message may leave the queue without being consumed or rejected.
+    pub(crate) fn may_kill(&self, sent: &Sent) -> bool {
+        !self.lives_for_ever(sent)
+    }
+
+    /// Whether a message may be gone in the end without anybody having ended it.
+    pub(crate) fn may_lose(&self, sent: &Sent) -> bool {
+        self.may_kill(sent) || self.takes_settled
+    }
+}
+
+/// What a consumer asks for, and what it then may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Selector {
+    KeyIs(i64),
+    KeyIsNot(i64),
+    ColorIs(&'static str),
+    KeyAtLeastAndColor(i64, &'static str),
+    KeyOneOf(i64, i64),
+    ColorLike,
+}
+
+impl Selector {
+    fn draw(random: &mut Random) -> Self {
+        let key = random.below(KEYS) as i64;
+        let color = COLORS[random.below(COLORS.len())];
+        match random.below(6) {
+            0 => Selector::KeyIs(key),
+            1 => Selector::KeyIsNot(key),
+            2 => Selector::ColorIs(color),
+            3 => Selector::KeyAtLeastAndColor(key, color),
+            4 => Selector::KeyOneOf(key, random.below(KEYS) as i64),
+            _ => Selector::ColorLike,
+        }
+    }
+
+    pub(crate) fn text(self) -> String {
+        match self {
+            Selector::KeyIs(key) => format!("k = {key}"),
+            Selector::KeyIsNot(key) => format!("NOT (k = {key})"),
+            Selector::ColorIs(color) => format!("color = '{color}'"),
+            Selector::KeyAtLeastAndColor(key, color) => format!("k >= {key} AND color = '{color}'"),
+            Selector::KeyOneOf(one, other) => format!("k = {one} OR k = {other}"),
+            Selector::ColorLike => "color LIKE '%re%' AND missing IS NULL".to_owned(),
+        }
+    }
+
+    pub(crate) fn matches(self, key: i64, color: &str) -> bool {
+        match self {
+            Selector::KeyIs(wanted) => key == wanted,
+            Selector::KeyIsNot(unwanted) => key != unwanted,
+            Selector::ColorIs(wanted) => color == wanted,
+            Selector::KeyAtLeastAndColor(least, wanted) => key >= least && color == wanted,
+            Selector::KeyOneOf(one, other) => key == one || key == other,
+            Selector::ColorLike => color.contains("re"),
+        }
+    }
+}
+
+/// What a seed has drawn.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) shards: usize,
+    pub(crate) queues: Vec<QueuePlan>,
+    pub(crate) peers_max: usize,
+    pub(crate) weights: Vec<Weight>,
+    /// Of a hundred steps, how many are actions of clients or of the world.
+    pub(crate) actions_percent: usize,
+    pub(crate) client_window: u32,
+    pub(crate) serial_first: u32,
+    /// Messages may be large.
+    pub(crate) large: bool,
+    pub(crate) groups: usize,
+    pub(crate) ttl: bool,
+    pub(crate) selectors: bool,
+    pub(crate) browsers: bool,
+    pub(crate) presettled: bool,
+    pub(crate) no_local: bool,
+    /// How far consumers' priorities are apart.
+    pub(crate) priorities: usize,
+    /// Of ten outcomes, how many accept.
+    pub(crate) accepts: usize,
+    pub(crate) credit_max: usize,
+    /// Messages in all queues, about.
+    pub(crate) messages_max: u64,
+}
+
+impl Plan {
+    pub(crate) fn draw(random: &mut Random, shards: Option<usize>) -> Self {
+        let shards = shards.unwrap_or(1 + random.below(4));
+        let presettled = random.one_in(4);
+        let queues = draw_queues(random, presettled);
+        let serial_first = [0, 0, 0x7fff_ffe0, 0xffff_ff00][random.below(4)];
+        Plan {
+            shards,
+            queues,
+            peers_max: 2 + random.below(6),
+            weights: draw_weights(random, shards),
+            actions_percent: 5 + random.below(40),
+            client_window: [3, 50, 2048][random.below(3)],
+            serial_first,
+            large: random.one_in(8),
+            groups: [0, 0, 2, 5][random.below(4)],
+            ttl: random.one_in(3),
+            selectors: random.one_in(2),
+            browsers: random.one_in(3),
+            presettled,
+            no_local: random.one_in(4),
+            priorities: [1, 1, 2, 4][random.below(4)],
+            accepts: 3 + random.below(8),
+            credit_max: [2, 10, 300][random.below(3)],
+            messages_max: [20, 100, 100, 400][random.below(4)],
+        }
+    }
+
+    pub(crate) fn selector(&self, random: &mut Random) -> Option<Selector> {
+        (self.selectors && random.one_in(2)).then(|| Selector::draw(random))
+    }
+
+    pub(crate) fn action(&self, random: &mut Random) -> Action {
+        let total: usize = self.weights.iter().map(|Weight(_, weight)| weight).sum();
+        let mut at = random.below(total);
+        for Weight(action, weight) in &self.weights {
+            if at < *weight {
+                return *action;
+            }
+            at -= weight;
+        }
+        Action::Send
+    }
+}
+
+fn draw_weights(random: &mut Random, shards: usize) -> Vec<Weight> {
+    let always = [
+        (Action::Connect, 2),
+        (Action::AttachSender, 3),
+        (Action::AttachReceiver, 3),
+        (Action::Send, 12),
+        (Action::Grant, 8),
+        (Action::Settle, 12),
+        (Action::Pass, 2),
+    ];
+    let sometimes = [
+        (Action::Detach, 2),
+        (Action::Close, 1),
+        (Action::Reset, 1),
+        (Action::Freeze, 1),
+        (Action::Slow, 2),
+        (Action::Delay, 2),
+        (Action::Stall, if shards > 1 { 1 } else { 0 }),
+        (Action::PassLong, 1),
+    ];
+    let mut weights: Vec<Weight> =
+        always.iter().map(|(action, weight)| Weight(*action, weight * (1 + random.below(3)))).collect();
+    for (action, weight) in sometimes {
+        weights.push(Weight(action, weight * [0, 1, 1, 4][random.below(4)]));
+    }
+    weights
+}
+
+fn draw_queues(random: &mut Random, presettled: bool) -> Vec<QueuePlan> {
+    let count = 1 + random.below(5);
+    let mut queues: Vec<QueuePlan> = (0..count).map(|n| draw_queue(random, n, presettled)).collect();
+    if random.one_in(2) {
+        // One more, for the dead letters of some of the others.
+        let mut grave = plain_queue(count, presettled);
+        grave.name = "sim.dead".to_owned();
+        grave.rule.pattern = grave.name.clone();
+        for queue in &mut queues {
+            if random.one_in(2) {
+                queue.rule.dead_letter = Some(grave.name.as_str().into());
+                queue.dead_letter = Some(count);
+                queue.keeps_dead = !presettled;
+            }
+        }
+        grave.reorders = true;
+        queues.push(grave);
+    }
+    queues
+}
+
+fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
+    let name = format!("sim.{number}");
+    QueuePlan {
+        rule: DestinationRule { pattern: name.clone(), ..DestinationRule::default() },
+        name,
+        exclusive: false,
+        priorities: false,
+        prefetch_max: None,
+        dead_letter: None,
+        keeps_dead: false,
+        may_refuse: false,
+        reorders: false,
+        has_deadline: false,
+        takes_settled: presettled,
+    }
+}
+
+fn draw_queue(random: &mut Random, number: usize, presettled: bool) -> QueuePlan {
+    let mut queue = plain_queue(number, presettled);
+    if random.one_in(4) {
+        queue.rule.exclusive = Some(true);
+        queue.exclusive = true;
+    } else if random.one_in(6) {
+        queue.rule.consumers_max = Some(2);
+    }
+    if random.one_in(4) {
+        queue.rule.priorities = Some(true);
+        queue.priorities = true;
+    }
+    match random.below(6) {
+        0 => {
+            queue.rule.prefetch = Some(PrefetchRule::None);
+            queue.prefetch_max = Some(1);
+        }
+        1 => {
+            let limit = 1 + random.below(5) as u32;
+            queue.rule.prefetch = Some(PrefetchRule::Limit(limit));
+            queue.prefetch_max = Some(limit as usize);
+        }
+        _ => {}
+    }
+    if random.one_in(4) {
+        queue.rule.sticky_groups = Some(true);
+    }
+    if random.one_in(6) {
+        queue.rule.expiration_us = Some([0, 100_000][random.below(2)]);
+    }
+    queue
+}

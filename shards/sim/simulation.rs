@@ -1,0 +1,331 @@
+//! One run of everything at once: a plan drawn from the seed, so many events, then the end of all faults and of everything that
+//! was sent.
+//!
+//! An event is something that is applied to a shard (bytes, mail, a flushed buffer, a connection that begins or ends) or the end of
+//! a shard's turn. Equal options give equal runs, down to the last byte: the report's trace is a hash of all events.
+
+use std::cell::Cell;
+
+use crate::checkers;
+use crate::client::ReceiverOptions;
+use crate::faults::{Fault, Faults};
+use crate::oracle::{Oracle, Settling};
+use crate::plan::{Action, Plan, TTL_MS_MAX};
+use crate::random::Random;
+use crate::workload::Workload;
+use crate::world::{Actor, Setup, World};
+
+/// How long the broker waits for a silent peer.
+const IDLE_TIMEOUT_US: u64 = 10_000_000;
+
+/// Steps of the end after which something must have gone wrong.
+const FINAL_STEPS_MAX: usize = 2_000_000;
+
+/// So many messages are checked at every chance.
+const MESSAGES_FEW: u64 = 32;
+
+/// What a run is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub seed: u64,
+    pub events: u64,
+    /// As the seed says, if not given.
+    pub shards: Option<usize>,
+    /// Events between two checks of everything, while there are few messages; the more there are the rarer are checks, which take
+    /// the time of all of them.
+    pub check_every: u64,
+}
+
+/// What a run was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub events: u64,
+    pub messages: u64,
+    pub deliveries: u64,
+    /// A hash of all events.
+    pub trace: u64,
+}
+
+thread_local! {
+    static PROGRESS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// Seed and event of the run that this thread is in, for those who report its failure.
+pub fn progress() -> (u64, u64) {
+    PROGRESS.get()
+}
+
+#[derive(Debug)]
+pub struct Simulation {
+    options: Options,
+    world: World,
+    random: Random,
+    plan: Plan,
+    names: Vec<String>,
+    workload: Workload,
+    oracle: Oracle,
+    faults: Faults,
+    /// When everything is checked next.
+    check_at: u64,
+    /// Messages in all queues, at the last check.
+    messages: u64,
+    stalled_targets: u64,
+}
+
+impl Simulation {
+    pub fn new(options: Options) -> Self {
+        let mut random = Random::new(options.seed.wrapping_mul(0x9e37_79b9) ^ 0x51_5eed);
+        let plan = Plan::draw(&mut random, options.shards);
+        let setup = Setup {
+            seed: options.seed,
+            rules: plan.queues.iter().map(|queue| queue.rule.clone()).collect(),
+            serial_first: plan.serial_first,
+            client_window: plan.client_window,
+            idle_timeout_us: Some(IDLE_TIMEOUT_US),
+            verify: false,
+            ..Setup::new(plan.shards)
+        };
+        Simulation {
+            options,
+            world: World::new(&setup),
+            random,
+            names: plan.queues.iter().map(|queue| queue.name.clone()).collect(),
+            oracle: Oracle::new(plan.queues.clone()),
+            plan,
+            workload: Workload::new(),
+            faults: Faults::default(),
+            check_at: 0,
+            messages: 0,
+            stalled_targets: 0,
+        }
+    }
+
+    /// Runs to the end; panics with what is wrong.
+    pub fn run(mut self) -> Report {
+        PROGRESS.set((self.options.seed, 0));
+        let mut idle = false;
+        while self.world.events < self.options.events {
+            if idle || self.random.below(100) < self.plan.actions_percent {
+                self.act(idle);
+                idle = false;
+            } else {
+                idle = !self.step();
+            }
+        }
+        self.finish();
+        Report {
+            events: self.world.events,
+            messages: self.oracle.message_count() as u64,
+            deliveries: self.oracle.deliveries,
+            trace: self.world.trace,
+        }
+    }
+
+    /// One participant acts. False: nobody could.
+    fn step(&mut self) -> bool {
+        let actor = self.world.tick();
+        if let Some(Actor::Client(client)) = actor {
+            self.workload.observe(&mut self.world, &mut self.oracle, client);
+        }
+        self.look();
+        actor.is_some()
+    }
+
+    /// After every step: what the world has done on its own, and the checks.
+    fn look(&mut self) {
+        PROGRESS.set((self.options.seed, self.world.events));
+        while let Some(client) = self.world.closed_by_broker.pop() {
+            self.workload.lost(&mut self.oracle, client);
+        }
+        let stalled = self.world.shards.iter().map(|shard| shard.counters().targets_stalled).sum();
+        if stalled != self.stalled_targets {
+            self.stalled_targets = stalled;
+            self.loosen();
+        }
+        self.workload.confirm(&mut self.world, &mut self.oracle);
+        if self.world.events >= self.check_at {
+            self.messages = checkers::check(&self.world, &self.names);
+            self.check_at = self.world.events + self.options.check_every * (1 + self.messages / MESSAGES_FEW);
+        }
+    }
+
+    /// Deliveries over shards may have been given up.
+    fn loosen(&mut self) {
+        let (workload, world, names) = (&self.workload, &self.world, &self.names);
+        self.oracle.loosen(|consumer| {
+            let at = world.shard_of(workload.peers[consumer.peer].client);
+            at != world.home_of(&names[consumer.queue])
+        });
+    }
+
+    /// Something that clients do, or that happens to them.
+    fn act(&mut self, idle: bool) {
+        self.end_faults();
+        let action = self.plan.action(&mut self.random);
+        match action {
+            Action::Connect => self.connect(),
+            Action::Pass => self.world.pass(1000 * self.random.below(20) as u64),
+            Action::PassLong => self.world.pass(1000 * self.random.below(1500) as u64),
+            Action::Stall => self.stall(),
+            Action::AttachSender
+            | Action::AttachReceiver
+            | Action::Send
+            | Action::Grant
+            | Action::Settle
+            | Action::Detach
+            | Action::Close
+            | Action::Reset
+            | Action::Freeze
+            | Action::Slow
+            | Action::Delay => match self.workload.draw(&mut self.random) {
+                Some(peer) => self.act_on(peer, action),
+                None => self.connect(),
+            },
+        }
+        if idle && self.random.one_in(2) {
+            self.world.pass(1 + self.random.below(5000) as u64);
+        }
+        self.look();
+    }
+
+    fn act_on(&mut self, peer: usize, action: Action) {
+        let Simulation { world, random, plan, workload, oracle, faults, messages, .. } = self;
+        let client = workload.peers[peer].client;
+        match action {
+            Action::AttachSender => workload.attach_sender(world, oracle, random, peer),
+            Action::AttachReceiver => workload.attach_receiver(world, oracle, (random, plan), peer),
+            Action::Send if *messages < plan.messages_max => {
+                workload.send(world, oracle, (random, plan), peer);
+            }
+            Action::Grant => workload.grant(world, random, plan, peer),
+            Action::Settle => workload.settle(world, oracle, (random, plan), peer),
+            Action::Detach => workload.detach(world, oracle, random, peer),
+            Action::Close => workload.close(world, oracle, peer),
+            Action::Reset => {
+                world.kill(client);
+                workload.lost(oracle, peer);
+            }
+            Action::Freeze => {
+                workload.peers[peer].is_frozen = true;
+                workload.peers[peer].was_silent = true;
+                world.freeze(client);
+                faults.begin(world.now, random, Fault::Frozen { peer });
+            }
+            Action::Slow if !workload.peers[peer].is_slow => {
+                workload.peers[peer].is_slow = true;
+                world.client_reads(client, false);
+                faults.begin(world.now, random, Fault::Slow { peer });
+            }
+            Action::Delay => world.delay(client, world.now + random.below(30_000) as u64),
+            Action::Send
+            | Action::Slow
+            | Action::Connect
+            | Action::Stall
+            | Action::Pass
+            | Action::PassLong => {}
+        }
+    }
+
+    fn connect(&mut self) {
+        let shard = self.random.below(self.plan.shards);
+        // A shard that stands still greets nobody.
+        if self.workload.alive() < self.plan.peers_max && !self.faults.is_stalled(shard) {
+            let peer = self.workload.connect(&mut self.world, shard);
+            debug_assert_eq!(self.workload.peers[peer].client, peer);
+        }
+    }
+
+    fn stall(&mut self) {
+        let shard = self.random.below(self.plan.shards);
+        if self.faults.stalled_count() + 1 < self.plan.shards && !self.faults.is_stalled(shard) {
+            self.world.stall(shard, true);
+            self.workload.peers.iter_mut().for_each(|peer| peer.was_silent = true);
+            self.faults.begin(self.world.now, &mut self.random, Fault::Stalled { shard });
+        }
+    }
+
+    /// Faults whose time is over end; at the end of the world all do.
+    fn end_faults(&mut self) {
+        self.end_faults_at(self.world.now);
+    }
+
+    fn end_faults_at(&mut self, now: u64) {
+        while let Some(fault) = self.faults.next_over(now) {
+            match fault {
+                Fault::Stalled { shard } => self.world.stall(shard, false),
+                Fault::Slow { peer } => {
+                    self.workload.peers[peer].is_slow = false;
+                    self.world.client_reads(self.workload.peers[peer].client, true);
+                }
+                Fault::Frozen { peer } => {
+                    self.workload.peers[peer].is_frozen = false;
+                    self.world.thaw(self.workload.peers[peer].client);
+                }
+            }
+        }
+    }
+
+    /// Faults end, everyone goes, the time of all that is not for ever passes, and one last consumer for each queue takes what is left.
+    fn finish(&mut self) {
+        self.end_faults_at(u64::MAX);
+        self.rest();
+        for peer in 0..self.workload.peers.len() {
+            let state = &self.workload.peers[peer];
+            if state.is_alive && !state.is_closing {
+                self.workload.close(&mut self.world, &mut self.oracle, peer);
+            }
+        }
+        self.rest();
+        for _ in 0..8 {
+            self.world.pass(u64::from(TTL_MS_MAX) * 1000 / 4);
+            self.rest();
+        }
+        self.oracle.all_expired = true;
+        // The queue of dead letters is the last one.
+        for queue in 0..self.names.len() {
+            self.take_all(queue);
+        }
+        checkers::check_empty(&self.world, &self.names);
+        let dropped: Vec<u64> = self.names.iter().map(|name| checkers::dropped(&self.world, name)).collect();
+        self.oracle.finish(&dropped);
+    }
+
+    fn take_all(&mut self, queue: usize) {
+        let shard = self.random.below(self.plan.shards);
+        let peer = self.workload.connect(&mut self.world, shard);
+        let consumer = self.oracle.attached(peer, queue, None, [false; 3]);
+        let options = ReceiverOptions::default();
+        let link = self.workload.attach(&mut self.world, &self.oracle, peer, consumer, &options);
+        loop {
+            let client = &mut self.world.clients[self.workload.peers[peer].client];
+            client.credit(link, 100);
+            self.rest();
+            let held: Vec<u32> = self.oracle.consumers[consumer].held.iter().map(|(_, id)| *id).collect();
+            if held.is_empty() {
+                break;
+            }
+            for delivery_id in held {
+                self.oracle.settled(consumer, 0, Settling::Accepted);
+                let client = &mut self.world.clients[self.workload.peers[peer].client];
+                client.settle(link, delivery_id, &corelane_wire::amqp10::DeliveryState::Accepted);
+            }
+            self.rest();
+        }
+        self.oracle.all_heard();
+        self.workload.close(&mut self.world, &mut self.oracle, peer);
+        self.rest();
+    }
+
+    /// Until nobody has anything to do, and nothing is on its way.
+    fn rest(&mut self) {
+        let mut steps = 0;
+        for _ in 0..3 {
+            while self.step() {
+                steps += 1;
+                assert!(steps < FINAL_STEPS_MAX, "the world does not come to rest");
+            }
+            // What was delayed comes now.
+            self.world.pass(20_000);
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! What do the clients do? Chance decides, within what a well-behaved client may do, and the oracle hears of it.
+//!
+//! A [`Peer`] is a client of the world with its links, by their numbers. A number is used again only after the link of that number has
+//! ended, and what has arrived is told to the oracle after every act of a client, so a number always means one link.
+
+use std::collections::BTreeMap;
+
+use corelane_protocol::amqp10::LinkId;
+use corelane_wire::amqp10::{DeliveryState, Header, Modified, Properties, Value};
+
+use crate::client::{ReceiverOptions, SenderOptions};
+use crate::oracle::{Oracle, Sent, Settling};
+use crate::plan::{COLORS, KEYS, Plan, TTL_MS_MAX};
+use crate::random::Random;
+use crate::world::World;
+
+/// Links that a client has at most.
+const LINKS_MAX: usize = 8;
+
+/// Messages of one sender that wait for an answer at most: what more is sent waits at the client.
+const WAITING_MAX: usize = 200;
+
+/// What a link is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Sender {
+        queue: usize,
+        stream: usize,
+    },
+    /// The oracle's number of the consumer.
+    Receiver {
+        consumer: usize,
+    },
+    /// The end was said, and the answer is waited for.
+    Ending,
+}
+
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) client: usize,
+    pub(crate) is_alive: bool,
+    pub(crate) is_frozen: bool,
+    pub(crate) is_slow: bool,
+    /// It was frozen, or its shard stood still.
+    pub(crate) was_silent: bool,
+    /// It said close.
+    pub(crate) is_closing: bool,
+    links: BTreeMap<u32, Use>,
+    /// Messages by token.
+    waiting: BTreeMap<u64, usize>,
+    /// Messages with an outcome of ours that the broker may not have heard; those at the end are not even written.
+    said: Vec<usize>,
+    written: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Workload {
+    pub(crate) peers: Vec<Peer>,
+    streams: usize,
+    links: usize,
+}
+
+impl Workload {
+    pub(crate) fn new() -> Self {
+        Workload { peers: Vec::new(), streams: 0, links: 0 }
+    }
+
+    pub(crate) fn alive(&self) -> usize {
+        self.peers.iter().filter(|peer| peer.is_alive).count()
+    }
+
+    /// A client that can do something.
+    pub(crate) fn draw(&self, random: &mut Random) -> Option<usize> {
+        let usable = |peer: &&Peer| peer.is_alive && !peer.is_frozen && !peer.is_closing;
+        let count = self.peers.iter().filter(usable).count();
+        if count == 0 {
+            return None;
+        }
+        let chosen = random.below(count);
+        self.peers.iter().enumerate().filter(|(_, peer)| usable(peer)).nth(chosen).map(|(index, _)| index)
+    }
+
+    pub(crate) fn connect(&mut self, world: &mut World, shard: usize) -> usize {
+        let client = world.open(shard);
+        self.peers.push(Peer {
+            client,
+            is_alive: true,
+            is_frozen: false,
+            is_slow: false,
+            was_silent: false,
+            is_closing: false,
+            links: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            said: Vec::new(),
+            written: 0,
+        });
+        self.peers.len() - 1
+    }
+
+    pub(crate) fn attach_sender(
+        &mut self,
+        world: &mut World,
+        oracle: &Oracle,
+        random: &mut Random,
+        peer: usize,
+    ) {
+        if self.peers[peer].links.len() >= LINKS_MAX {
+            return;
+        }
+        let queue = random.below(oracle.queues.len());
+        let name = oracle.queues[queue].name.clone();
+        let link_name = self.link_name();
+        let peer = &mut self.peers[peer];
+        let link = world.clients[peer.client].attach_sender(&link_name, &name, &SenderOptions::default());
+        self.streams += 1;
+        peer.links.insert(link.0, Use::Sender { queue, stream: self.streams });
+    }
+
+    pub(crate) fn attach_receiver(
+        &mut self,
+        world: &mut World,
+        oracle: &mut Oracle,
+        (random, plan): (&mut Random, &Plan),
+        peer: usize,
+    ) {
+        if self.peers[peer].links.len() >= LINKS_MAX {
+            return;
+        }
+        let queue = random.below(oracle.queues.len());
+        let browse = plan.browsers && random.one_in(4);
+        let selector = plan.selector(random);
+        let options = ReceiverOptions {
+            selector: selector.map(|selector| selector.text()),
+            no_local: plan.no_local && random.one_in(3),
+            browse,
+            priority: (plan.priorities > 1).then(|| random.below(plan.priorities) as i32),
+            presettled: plan.presettled && !browse && random.one_in(3),
+            ..ReceiverOptions::default()
+        };
+        let (no_local, presettled) = (options.no_local, options.presettled);
+        let consumer = oracle.attached(peer, queue, selector, [no_local, browse, presettled]);
+        self.attach(world, oracle, peer, consumer, &options);
+        if random.one_in(2) {
+            self.grant(world, random, plan, peer);
+        }
+    }
+
+    /// A link for a consumer that the oracle knows.
+    pub(crate) fn attach(
+        &mut self,
+        world: &mut World,
+        oracle: &Oracle,
+        peer: usize,
+        consumer: usize,
+        options: &ReceiverOptions,
+    ) -> LinkId {
+        let name = oracle.queues[oracle.consumers[consumer].queue].name.clone();
+        let link_name = self.link_name();
+        let peer = &mut self.peers[peer];
+        let link = world.clients[peer.client].attach_receiver(&link_name, &name, options);
+        peer.links.insert(link.0, Use::Receiver { consumer });
+        link
+    }
+
+    fn link_name(&mut self) -> String {
+        self.links += 1;
+        format!("l{}", self.links)
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        world: &mut World,
+        oracle: &mut Oracle,
+        (random, plan): (&mut Random, &Plan),
+        index: usize,
+    ) {
+        let peer = &mut self.peers[index];
+        let senders: Vec<(u32, usize, usize)> = peer
+            .links
+            .iter()
+            .filter_map(|(link, used)| match used {
+                Use::Sender { queue, stream } => Some((*link, *queue, *stream)),
+                Use::Receiver { .. } | Use::Ending => None,
+            })
+            .collect();
+        if senders.is_empty() {
+            return;
+        }
+        for _ in 0..1 + random.below(6) {
+            if peer.waiting.len() >= WAITING_MAX {
+                return;
+            }
+            let (link, queue, stream) = senders[random.below(senders.len())];
+            let size = match random.below(60) {
+                0 if plan.large => 1000 * random.below(200),
+                1 => 2000,
+                _ => random.below(40),
+            };
+            let sent = Sent {
+                queue,
+                stream,
+                peer: index,
+                priority: random.below(10) as u8,
+                group: (plan.groups > 0 && random.one_in(2)).then(|| random.below(plan.groups) as u8),
+                key: random.below(KEYS) as i64,
+                color: COLORS[random.below(COLORS.len())],
+                size,
+                ttl_ms: (plan.ttl && random.one_in(3)).then(|| 1 + random.below(TTL_MS_MAX as usize) as u32),
+            };
+            let number = oracle.sent(sent.clone());
+            let group = sent.group.map(|group| format!("g{group}"));
+            let properties = Properties { group_id: group.as_deref(), ..Properties::default() };
+            let header = Header {
+                durable: random.one_in(2),
+                priority: sent.priority,
+                ttl: sent.ttl_ms,
+                ..Header::default()
+            };
+            let application = [("k", Value::Long(sent.key)), ("color", Value::String(sent.color))];
+            let body = Oracle::body(number, size);
+            let client = &mut world.clients[peer.client];
+            let token = client.send_with(LinkId(link), &body, &properties, &application, &header);
+            peer.waiting.insert(token, number);
+        }
+    }
+
+    fn receivers(&self, peer: usize) -> Vec<(u32, usize)> {
+        let used = self.peers[peer].links.iter();
+        used.filter_map(|(link, used)| match used {
+            Use::Receiver { consumer } => Some((*link, *consumer)),
+            Use::Sender { .. } | Use::Ending => None,
+        })
+        .collect()
+    }
+
+    pub(crate) fn grant(&mut self, world: &mut World, random: &mut Random, plan: &Plan, peer: usize) {
+        let receivers = self.receivers(peer);
+        if receivers.is_empty() {
+            return;
+        }
+        let (link, _) = receivers[random.below(receivers.len())];
+        let credit = random.below(plan.credit_max + 1) as u32;
+        let client = &mut world.clients[self.peers[peer].client];
+        if random.one_in(5) {
+            client.drain(LinkId(link), credit);
+        } else {
+            client.credit(LinkId(link), credit);
+        }
+    }
+
+    /// Some of what a client holds ends, in any order.
+    pub(crate) fn settle(
+        &mut self,
+        world: &mut World,
+        oracle: &mut Oracle,
+        (random, plan): (&mut Random, &Plan),
+        index: usize,
+    ) {
+        let receivers = self.receivers(index);
+        if receivers.is_empty() {
+            return;
+        }
+        let (link, consumer) = receivers[random.below(receivers.len())];
+        let held = oracle.consumers[consumer].held.len();
+        let count = if random.one_in(3) { held } else { random.below(held + 1) };
+        for _ in 0..count {
+            let held = oracle.consumers[consumer].held.len();
+            let position = if random.one_in(3) { random.below(held) } else { 0 };
+            let (_, delivery_id) = oracle.consumers[consumer].held[position];
+            let outcome = draw_outcome(random, plan);
+            let number = oracle.settled(consumer, position, outcome);
+            let peer = &mut self.peers[index];
+            peer.said.push(number);
+            world.clients[peer.client].settle(LinkId(link), delivery_id, &state_of(outcome));
+        }
+    }
+
+    pub(crate) fn detach(
+        &mut self,
+        world: &mut World,
+        oracle: &mut Oracle,
+        random: &mut Random,
+        index: usize,
+    ) {
+        let peer = &mut self.peers[index];
+        let usable = |used: &Use| *used != Use::Ending;
+        let count = peer.links.values().filter(|used| usable(used)).count();
+        if count == 0 {
+            return;
+        }
+        let chosen = random.below(count);
+        let Some((&link, &used)) = peer.links.iter().filter(|(_, used)| usable(used)).nth(chosen) else {
+            return;
+        };
+        world.clients[peer.client].detach(LinkId(link));
+        peer.links.insert(link, Use::Ending);
+        end_of_use(used, oracle);
+    }
+
+    pub(crate) fn close(&mut self, world: &mut World, oracle: &mut Oracle, index: usize) {
+        let peer = &mut self.peers[index];
+        world.clients[peer.client].close();
+        peer.is_closing = true;
+        for used in std::mem::take(&mut peer.links).into_values() {
+            end_of_use(used, oracle);
+        }
+        // What crosses with the close is not read any more.
+        for number in std::mem::take(&mut peer.said) {
+            oracle.unheard(number);
+        }
+        peer.written = 0;
+    }
+
+    /// The connection is gone: what was on its way may or may not have arrived.
+    pub(crate) fn lost(&mut self, oracle: &mut Oracle, index: usize) {
+        let peer = &mut self.peers[index];
+        if !peer.is_alive {
+            return;
+        }
+        peer.is_alive = false;
+        for number in std::mem::take(&mut peer.said) {
+            oracle.unheard(number);
+        }
+        for used in std::mem::take(&mut peer.links).into_values() {
+            end_of_use(used, oracle);
+        }
+    }
+
+    /// Tells the oracle what a client has seen in its last act.
+    pub(crate) fn observe(&mut self, world: &mut World, oracle: &mut Oracle, index: usize) {
+        let peer = &mut self.peers[index];
+        let client = &mut world.clients[peer.client];
+        if peer.is_alive {
+            for received in std::mem::take(&mut client.received) {
+                if let Some(Use::Receiver { consumer }) = peer.links.get(&received.link.0) {
+                    oracle.delivered(*consumer, &received);
+                }
+            }
+        }
+        for (token, outcome) in std::mem::take(&mut client.outcomes) {
+            let number = peer.waiting.remove(&token);
+            let number = number.unwrap_or_else(|| panic!("token {token} is answered twice"));
+            if peer.is_alive && !peer.is_closing {
+                oracle.answered(number, &outcome);
+            }
+        }
+        for (link, error) in client.detached.iter() {
+            match peer.links.remove(&link.0) {
+                Some(Use::Ending) | None => {}
+                Some(used) => {
+                    assert!(peer.is_closing, "link {link:?} ended: {error:?}");
+                    end_of_use(used, oracle);
+                }
+            }
+        }
+        client.detached.clear();
+        client.attached.clear();
+        client.addresses.clear();
+        client.drained.clear();
+        peer.written = peer.said.len();
+        let fault = client.ended.clone().or(client.closed.clone()).flatten();
+        // It was silent for too long.
+        let is_idle = fault.as_deref() == Some("amqp:resource-limit-exceeded") && peer.was_silent;
+        assert!(fault.is_none() || is_idle, "client {index}: {fault:?}");
+        if client.closed.is_some() {
+            self.lost(oracle, index);
+        }
+    }
+
+    /// What a client has said and the broker has surely heard is certain from here on.
+    pub(crate) fn confirm(&mut self, world: &mut World, oracle: &mut Oracle) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.is_alive && peer.written > 0) {
+            if world.is_heard(peer.client) {
+                for number in peer.said.drain(..std::mem::take(&mut peer.written)) {
+                    oracle.heard(number);
+                }
+            }
+        }
+    }
+}
+
+fn end_of_use(used: Use, oracle: &mut Oracle) {
+    match used {
+        Use::Sender { stream, .. } => oracle.sender_gone(stream),
+        Use::Receiver { consumer } => oracle.consumer_gone(consumer),
+        Use::Ending => {}
+    }
+}
+
+fn draw_outcome(random: &mut Random, plan: &Plan) -> Settling {
+    if random.below(10) < plan.accepts {
+        return Settling::Accepted;
+    }
+    [
+        Settling::Accepted,
+        Settling::Rejected,
+        Settling::Released,
+        Settling::Released,
+        Settling::Failed,
+        Settling::NotHere,
+    ][random.below(6)]
+}
+
+fn state_of(outcome: Settling) -> DeliveryState<'static> {
+    let modified = |delivery_failed, undeliverable_here| {
+        DeliveryState::Modified(Modified { delivery_failed, undeliverable_here, ..Modified::default() })
+    };
+    match outcome {
+        Settling::Accepted => DeliveryState::Accepted,
+        Settling::Rejected => DeliveryState::Rejected { error: None },
+        Settling::Released => DeliveryState::Released,
+        Settling::Failed => modified(true, false),
+        Settling::NotHere => modified(false, true),
+    }
+}
