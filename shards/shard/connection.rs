@@ -105,6 +105,8 @@ pub(crate) struct Producer {
     /// Full queues that it has to wait for.
     pub(crate) waits_for: Vec<QueueAt>,
     pub(crate) dynamic: Option<QueueAt>,
+    /// Its queue was deleted; the link ends when nothing is unanswered.
+    pub(crate) target_deleted: bool,
     /// The link has ended; answers are still owed.
     pub(crate) detached: bool,
 }
@@ -208,6 +210,7 @@ impl Producer {
             window: PRODUCER_CREDIT,
             waits_for: Vec::new(),
             dynamic: None,
+            target_deleted: false,
             detached: false,
         }
     }
@@ -321,7 +324,7 @@ impl Connection {
     pub(crate) fn grant_producer(&mut self, link: LinkId) {
         let Some(producer) = self.producer_mut(link) else { return };
         producer.answered = 0;
-        if producer.waits_for.is_empty() && !producer.detached {
+        if producer.waits_for.is_empty() && !producer.detached && !producer.target_deleted {
             let credit = producer.window.saturating_sub(producer.unanswered);
             self.protocol.grant_credit(link, credit, false);
         }

@@ -241,6 +241,17 @@ impl Shard {
         let Some((slot, link)) = self.producer_link(link) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(producer) = connection.producer_mut(link) else { return };
+        producer.target_deleted = true;
+        self.end_deleted_producer(slot, link);
+    }
+
+    /// Ends a link whose queue was deleted, once its producer has been told about all that it has sent.
+    pub(crate) fn end_deleted_producer(&mut self, slot: ConnectionSlot, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(producer) = connection.producer_mut(link) else { return };
+        if !producer.target_deleted || producer.detached || producer.unanswered > 0 {
+            return;
+        }
         producer.detached = true;
         producer.dynamic = None;
         let error = ErrorSpec { condition: "amqp:resource-deleted", description: "the queue was deleted" };

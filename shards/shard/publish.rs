@@ -301,6 +301,7 @@ impl Shard {
                 for delivery_id in (0..count as u32).map(|n| first.wrapping_add(n)) {
                     self.on_handoff_answered(slot, stored, delivery_id);
                 }
+                self.end_deleted_producer(slot, link.link);
                 self.release_detached(slot, link.link);
                 if let Some(key) = stored.transaction {
                     self.work_answered(now, from, key, count as u32, failure_of(stored.outcome));

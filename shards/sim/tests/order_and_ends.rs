@@ -78,13 +78,13 @@ fn s53_a_queue_ends_under_its_producers_and_consumers() {
             assert!(world.clients[client].detached.contains(&end), "seed {seed}");
             assert_eq!(world.clients[client].closed, None);
         }
+        // What the broker took is answered; then the link ends too, and takes no more.
         let outcomes = &world.clients[producer].outcomes;
-        assert_eq!(outcomes.len(), 15, "seed {seed}: every message is answered");
+        assert!((10..=15).contains(&outcomes.len()), "seed {seed}");
         assert!(outcomes[10..].iter().all(|(_, o)| o == "accepted" || o == "rejected amqp:not-found"));
+        let end = (sender, Some("amqp:resource-deleted".to_owned()));
+        assert!(world.clients[producer].detached.contains(&end), "seed {seed}");
         assert_eq!(world.clients[producer].closed, None);
-        world.clients[producer].send(sender, "late");
-        world.run();
-        assert_eq!(world.clients[producer].outcomes[15].1, "rejected amqp:not-found");
     }
 }
 

@@ -90,6 +90,7 @@ fn a_receiver_that_waits_for_us_to_settle() {
         "* disposition accepted; * outcome l=0 0; * outcome l=0 1; * outcome l=0 2
          > disposition sender 0..2 settled accepted
          * disposition rejected x:why; * outcome l=0 3; > disposition sender 3 settled
+         * disposition received; * outcome l=0 4 provisional
          * disposition modified failed; * outcome l=0 4; * outcome l=0 5; > disposition sender 4..5 settled modified failed",
     );
 }
