@@ -208,18 +208,15 @@ impl<M: Message> Engine<M> {
 
     /// `dispatch` has changed: the order of the ready consumers is made, or forgotten.
     pub(crate) fn reorder(&mut self, queue: u32) {
-        let ready: Vec<u32> = self.queues[queue]
-            .consumers
-            .iter(&self.consumers)
-            .filter(|index| self.consumers[*index].is_ready())
-            .collect();
-        for index in &ready {
+        let consumers: Vec<u32> = self.queues[queue].consumers.iter(&self.consumers).collect();
+        for index in &consumers {
             let consumer = &mut self.consumers[*index];
             consumer.load = 0;
             self.classes[consumer.class].band_mut(consumer.priority).by_load.clear();
         }
-        if self.counts_load(queue) {
-            for index in ready {
+        let counts = self.counts_load(queue);
+        for index in consumers.into_iter().filter(|_| counts) {
+            if self.consumers[index].is_ready() {
                 self.join_order(index);
             }
         }

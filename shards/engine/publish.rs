@@ -44,6 +44,7 @@ impl<M: Message> Engine<M> {
             Some(after) => Some(now.saturating_add(after)),
             None => publication.expires_at,
         };
+        let blocks = queue.extras.has(Extras::BLOCKS);
         queue.entries.messages += 1;
         queue.entries.bytes += size;
         let group = publication.message.group().map_or(NONE, |name| {
@@ -60,14 +61,14 @@ impl<M: Message> Engine<M> {
         if publication.pending {
             self.suspend(entry, held_until);
         } else {
-            self.queues[index].counters.enqueued += 1;
+            queue.counters.enqueued += 1;
             self.introduce(now, entry, held_until, false, Cause::Published);
         }
         // Now that its group knows it: the older one may be of the same.
         if let Some(key) = publication.last_value {
             self.note_key(index, entry, key, publication.pending);
         }
-        if self.queues[index].extras.has(Extras::BLOCKS) {
+        if blocks {
             self.note_room(index);
         }
         Ok(place)

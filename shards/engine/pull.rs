@@ -1,8 +1,8 @@
 //! What does a consumer get when it asks?
 //!
 //! The lowest place among: the first entries of the groups it owns, what its class has parked and it has not refused, and its class's
-//! next. An entry whose time is over is removed on the way. If a ready consumer of higher priority has the entry next, this one
-//! gives way. All in bounded steps.
+//! next. An entry whose time is over is removed on the way. If a ready consumer that comes before this one has the entry next
+//! (`dispatch`), this one gives way. All in bounded steps.
 
 use crate::class::ScanState;
 use crate::counters::{Cause, ConsumerList};
@@ -97,8 +97,8 @@ impl<M: Message> Engine<M> {
                         self.give_way(index, entry, higher);
                         return Pulled::Nothing;
                     }
-                    self.acquire(now, index, entry);
-                    self.after_delivered(index);
+                    let counts_load = self.acquire(now, index, entry);
+                    self.after_delivered(index, counts_load);
                     return Pulled::Taken(entry);
                 }
                 Next::Nothing => {
@@ -318,7 +318,8 @@ impl<M: Message> Engine<M> {
         ready as usize > refusing.count() || equal.any(|index| !refusal.consumers.contains(&index))
     }
 
-    fn acquire(&mut self, now: u64, index: u32, entry: EntryRef) {
+    /// Answers whether it counts how much a consumer holds (`dispatch`).
+    fn acquire(&mut self, now: u64, index: u32, entry: EntryRef) -> bool {
         let (queue, class) = (self.consumers[index].queue, self.consumers[index].class);
         let group = self.store.entry(entry).group;
         if group == NONE {
@@ -334,29 +335,34 @@ impl<M: Message> Engine<M> {
         stored.acquisition = self.next_acquisition;
         self.next_acquisition = self.next_acquisition.wrapping_add(1).max(1);
         self.consumers[index].holding.push_back(&mut self.store, entry.0);
-        self.queues[queue].entries.acquired += 1;
+        let state = &mut self.queues[queue];
+        state.entries.acquired += 1;
+        let extras = state.extras;
         if !self.classes[class].candidates.is_empty() {
             let place = self.store.place(entry);
             self.classes[class].candidates.pop_front_if(|first| *first == place);
         }
-        if self.queues[queue].extras.has(Extras::AT_ACQUISITION) {
-            if let Some(deadline) = self.queues[queue].properties.ack_deadline_us {
-                self.set_timer(now, entry, now.saturating_add(deadline));
-            }
-            if self.counts_load(queue) {
-                self.note_load(index);
-            }
+        if !extras.has(Extras::AT_ACQUISITION) {
+            return false;
         }
+        if let Some(deadline) = self.queues[queue].properties.ack_deadline_us {
+            self.set_timer(now, entry, now.saturating_add(deadline));
+        }
+        let counts_load = extras.has(Extras::LOADS);
+        if counts_load {
+            self.note_load(index);
+        }
+        counts_load
     }
 
-    fn after_delivered(&mut self, index: u32) {
+    fn after_delivered(&mut self, index: u32, counts_load: bool) {
         let consumer = &mut self.consumers[index];
         consumer.delivered_count += 1;
         consumer.armed = false;
         consumer.pull_requested = false;
         let (queue, class) = (consumer.queue, consumer.class);
         self.review(index);
-        if self.queues[queue].extras.has(Extras::LOADS) {
+        if counts_load {
             if self.consumers[index].list == ConsumerList::Notified {
                 self.pass_turn(index);
             }

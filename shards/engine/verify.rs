@@ -414,8 +414,16 @@ impl<M: Message> Engine<M> {
             let ready = self.consumers.iter().filter(|(_, consumer)| {
                 consumer.class == index && consumer.priority == band.priority && consumer.is_ready()
             });
+            let counts = queue.extras.has(Extras::LOADS);
+            assert!(
+                counts
+                    || self
+                        .consumers
+                        .iter()
+                        .all(|(_, consumer)| consumer.class != index || consumer.load == 0)
+            );
             let mut expected = ByLoad::new();
-            for (ready, consumer) in ready.filter(|_| queue.extras.has(Extras::LOADS)) {
+            for (ready, consumer) in ready.filter(|_| counts) {
                 let notified = consumer.list == ConsumerList::Notified;
                 expected.insert(notified, consumer.holding.count(), consumer.ticket, ready);
             }
