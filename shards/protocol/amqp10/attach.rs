@@ -55,7 +55,7 @@ impl Connection {
         let reply = Attach {
             snd_settle_mode: link.sender_settle_mode,
             rcv_settle_mode: link.receiver_settle_mode,
-            source: asked.source.map(|source| answer_source(source, answer)),
+            source: answer.source.or(asked.source.map(|source| answer_source(source, answer))),
             target: asked.target.map(|target| answer_target(target, answer)),
             // AMQP 1.0 §2.6.13: we hold no delivery of an earlier attachment.
             unsettled: asked.unsettled.map(|_| Map::default()),

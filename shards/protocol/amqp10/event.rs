@@ -155,6 +155,8 @@ impl<T> Answer<T> {
 /// How we answer a peer's attach: its termini, with these changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttachAnswer<'a> {
+    /// The whole source, for a peer that has left it out to learn of it (§2.6.3). Otherwise the peer's, with what follows.
+    pub source: Option<Source<'a>>,
     /// `Other` for the name of a dynamic node.
     pub source_address: Answer<Option<&'a str>>,
     pub target_address: Answer<Option<&'a str>>,
