@@ -44,8 +44,13 @@ impl ServeSettings {
             idle_timeout_us: self.limits.idle_timeout_us,
             max_message_size: self.limits.message_size_max,
             assembly_size_max: usize::try_from(joined).unwrap_or(usize::MAX),
-            // Clients that answer requests ask for it: a link without an address, each message with its own.
-            offered_capabilities: vec!["ANONYMOUS-RELAY".into(), "DELAYED_DELIVERY".into()],
+            // Clients ask for them: a link without an address, each message with its own; messages that are delivered later; consumers
+            // that share a subscription.
+            offered_capabilities: vec![
+                "ANONYMOUS-RELAY".into(),
+                "DELAYED_DELIVERY".into(),
+                "SHARED-SUBS".into(),
+            ],
             properties: product(),
             sasl: Sasl::Server { mechanisms, required: !rules.anonymous(loopback) },
             ..Config::default()
@@ -65,6 +70,8 @@ fn product() -> Vec<u8> {
     let mut map = MapWriter::new(&mut properties);
     map.symbol("product", &Value::String("Corelane"));
     map.symbol("version", &Value::String(env!("CARGO_PKG_VERSION")));
+    // Clients of JMS put it before the names of topics, so that a message's address alone says that it is one.
+    map.symbol("topic-prefix", &Value::String("topic://"));
     map.finish();
     properties
 }
