@@ -1,16 +1,23 @@
-//! What does an address name? Plain names, `queue://name` and `/queues/name` (percent-encoded) are queues.
+//! What does an address name? `queue://name` and `/queues/name` (percent-encoded) are queues, `topic://name` and `/topics/name`
+//! topics. A plain name is what its terminus' capabilities or the rules for destinations make of it, else a queue.
 //!
-//! Topics and exchanges have addresses too (`topic://…`, `/topics/…`, `/exchanges/…`); they are recognised so that they can
-//! be refused clearly rather than taken for queue names.
+//! A topic's name is words between dots. A subscriber's may be a pattern: `*` stands for one word, `#` for any number of them, a last
+//! `>` for one or more. Exchanges have addresses too (`/exchanges/…`); they are recognised so that they can be refused clearly
+//! rather than taken for names.
 
 use std::borrow::Cow;
+
+use corelane_engine::is_pattern_valid;
 
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 
 /// What an address names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Address<'a> {
+    /// A queue, or what has this name otherwise.
+    Name(Cow<'a, str>),
     Queue(Cow<'a, str>),
+    Topic(Cow<'a, str>),
     /// A kind of node that this broker does not have.
     Unsupported,
     /// Not an address: empty, too long, or wrongly encoded.
@@ -19,25 +26,42 @@ pub(crate) enum Address<'a> {
 
 impl<'a> Address<'a> {
     pub(crate) fn parse(text: &'a str) -> Address<'a> {
-        let unsupported = ["topic://", "/topics/", "/topic/", "/exchanges/", "/exchange/"];
-        if unsupported.iter().any(|prefix| text.starts_with(prefix)) {
+        type Kind = for<'a> fn(Cow<'a, str>) -> Address<'a>;
+        let forms: [(&str, bool, Kind); 4] = [
+            ("queue://", false, |name| Address::Queue(name)),
+            ("/queues/", true, |name| Address::Queue(name)),
+            ("topic://", false, |name| Address::Topic(name)),
+            ("/topics/", true, |name| Address::Topic(name)),
+        ];
+        if ["/topic/", "/exchanges/", "/exchange/"].iter().any(|prefix| text.starts_with(prefix)) {
             return Address::Unsupported;
         }
-        let name = if let Some(name) = text.strip_prefix("queue://") {
-            Cow::Borrowed(name)
-        } else if let Some(name) = text.strip_prefix("/queues/") {
-            match percent_decoded(name) {
-                Some(name) => name,
+        let form = forms
+            .into_iter()
+            .find_map(|(prefix, encoded, kind)| text.strip_prefix(prefix).map(|name| (name, encoded, kind)));
+        let (name, kind) = match form {
+            Some((name, false, kind)) => (Cow::Borrowed(name), kind),
+            Some((name, true, kind)) => match percent_decoded(name) {
+                Some(name) => (name, kind),
                 None => return Address::Invalid,
-            }
-        } else {
-            Cow::Borrowed(text)
+            },
+            None => (Cow::Borrowed(text), (|name| Address::Name(name)) as Kind),
         };
         if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
             return Address::Invalid;
         }
-        Address::Queue(name)
+        kind(name)
     }
+}
+
+/// Whether a topic's name is one that can be subscribed to.
+pub(crate) fn is_topic_pattern(name: &str) -> bool {
+    is_pattern_valid(name)
+}
+
+/// Whether a topic's name is one that can be published to.
+pub(crate) fn is_topic_name(name: &str) -> bool {
+    is_pattern_valid(name) && !name.split('.').any(|word| matches!(word, "*" | "#" | ">"))
 }
 
 fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
@@ -64,7 +88,9 @@ mod tests {
 
     fn check(text: &str, expect: &str) {
         let got = match Address::parse(text) {
+            Address::Name(name) => format!("name {name}"),
             Address::Queue(name) => format!("queue {name}"),
+            Address::Topic(name) => format!("topic {name}"),
             Address::Unsupported => "unsupported".to_owned(),
             Address::Invalid => "invalid".to_owned(),
         };
@@ -73,17 +99,19 @@ mod tests {
 
     #[test]
     fn addresses_name_nodes() {
-        check("orders", "queue orders");
-        check("orders.eu/1", "queue orders.eu/1");
+        check("orders", "name orders");
+        check("orders.eu/1", "name orders.eu/1");
         check("queue://orders", "queue orders");
         check("/queues/or%20ders%2F1", "queue or ders/1");
         check("/queues/%C3%A4", "queue ä");
-        check("100%", "queue 100%");
+        check("100%", "name 100%");
+        check("topic://news.eu", "topic news.eu");
+        check("topic://100%", "topic 100%");
+        check("/topics/news.%2A", "topic news.*");
     }
 
     #[test]
     fn other_kinds_are_told_apart() {
-        check("topic://news", "unsupported");
         check("/exchanges/amq.direct/key", "unsupported");
     }
 
@@ -91,10 +119,28 @@ mod tests {
     fn malformed_addresses_are_invalid() {
         check("", "invalid");
         check("queue://", "invalid");
+        check("topic://", "invalid");
+        check("/topics/%4", "invalid");
         check("/queues/%G0", "invalid");
         check("/queues/%4", "invalid");
         check("/queues/%FF", "invalid");
         check("a\nb", "invalid");
         check(&"x".repeat(QUEUE_NAME_BYTES_MAX + 1), "invalid");
+    }
+
+    #[test]
+    fn a_topic_to_publish_to_has_no_wildcards() {
+        for (name, pattern, topic) in [
+            ("news", true, true),
+            ("news.eu.de", true, true),
+            ("news.*", true, false),
+            ("#", true, false),
+            ("news.>", true, false),
+            ("news.>.de", false, false),
+            ("news*", false, false),
+            ("news..de", false, false),
+        ] {
+            assert_eq!((is_topic_pattern(name), is_topic_name(name)), (pattern, topic), "{name}");
+        }
     }
 }

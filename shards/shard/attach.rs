@@ -13,8 +13,8 @@ use corelane_wire::amqp10::{
 };
 
 use crate::Shard;
-use crate::address::Address;
-use crate::connection::{Consumer, ConsumerAt, Link, PendingConsumer, Producer, QueueAt, Route};
+use crate::attach_topic::{Node, wants_topic};
+use crate::connection::{Consumer, ConsumerAt, DynamicNode, Link, PendingConsumer, Producer, QueueAt, Route};
 use crate::deliver::Owner;
 use crate::event::ConnectionSlot;
 use crate::mail::{ConsumeRequest, LinkRef, Mail, Refusal};
@@ -22,32 +22,35 @@ use crate::producers::ProducerAt;
 use crate::settle::engine_outcome;
 use crate::target::Target;
 
-const OUTCOMES: &[&str] =
+pub(crate) const OUTCOMES: &[&str] =
     &["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
 
 /// AMQP filters registry: `apache.org:selector-filter:string`.
-const SELECTOR_FILTER: (&str, u64) = ("apache.org:selector-filter:string", 0x0000_468C_0000_0004);
+pub(crate) const SELECTOR_FILTER: (&str, u64) = ("apache.org:selector-filter:string", 0x0000_468C_0000_0004);
 /// AMQP filters registry: `apache.org:no-local-filter:list`.
-const NO_LOCAL_FILTER: (&str, u64) = ("apache.org:no-local-filter:list", 0x0000_468C_0000_0003);
+pub(crate) const NO_LOCAL_FILTER: (&str, u64) = ("apache.org:no-local-filter:list", 0x0000_468C_0000_0003);
 
 /// Why an attach is refused.
-struct Refused {
+pub(crate) struct Refused {
     condition: &'static str,
     description: String,
 }
 
 impl Refused {
-    fn new(condition: &'static str, description: impl Into<String>) -> Self {
+    pub(crate) fn new(condition: &'static str, description: impl Into<String>) -> Self {
         Refused { condition, description: description.into() }
     }
 
-    fn invalid_address() -> Self {
-        let description = "the address has to be a queue's name: 1 to 1024 bytes without control characters";
+    pub(crate) fn invalid_address() -> Self {
+        let description = "the address has to be a name: 1 to 1024 bytes without control characters";
         Refused::new("amqp:invalid-field", description)
     }
 
-    fn unsupported_address() -> Self {
-        Refused::new("amqp:not-implemented", "topics and exchanges are not available, use a queue's name")
+    pub(crate) fn unsupported_address() -> Self {
+        Refused::new(
+            "amqp:not-implemented",
+            "exchanges are not available, use the name of a queue or a topic",
+        )
     }
 }
 
@@ -63,6 +66,13 @@ impl From<Refusal> for Refused {
                 "the queue's shard has no room for another queue or consumer",
             ),
             Refusal::InvalidFilter => Refused::new("amqp:invalid-field", "the selector could not be read"),
+            Refusal::Locked => Refused::new(
+                "amqp:resource-locked",
+                "the subscription is in use: on other terms, or by consumers who have to close first",
+            ),
+            Refusal::Stolen => {
+                Refused::new("amqp:link:stolen", "the subscription's link was attached elsewhere")
+            }
         }
     }
 }
@@ -85,7 +95,7 @@ impl Shard {
         }
     }
 
-    fn refuse(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, refused: &Refused) {
+    pub(crate) fn refuse(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, refused: &Refused) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Refused { condition, description } = refused;
         connection.protocol.refuse_attach(link, ErrorSpec { condition, description });
@@ -109,26 +119,32 @@ impl Shard {
             // AMQP 1.0 §2.6.3: without a terminus there is nothing to attach to.
             None => return Err(Refused::new("amqp:not-found", "the attach has no target")),
         };
-        check_kind(target.capabilities)?;
+        if target.dynamic && wants_topic(target.capabilities) {
+            self.attach_temporary_topic(now, slot, link);
+            return Ok(());
+        }
+        let node = target.address.map(|address| self.node_of(address, target.capabilities)).transpose()?;
+        if let (Some(Node::Topic(topic)), false) = (&node, target.dynamic) {
+            return self.attach_topic_producer(slot, link, topic);
+        }
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         let link_ref = connection.link_ref(link);
         let mut producer = Producer::new(link_ref.attachment);
         if target.dynamic {
             let (name, at) = self.make_dynamic(now)?;
             producer.route = Route::Queue(at);
-            producer.dynamic = Some(at);
+            producer.dynamic = Some(DynamicNode::Queue(at));
             self.bind(slot, link, Link::Producer(producer));
             self.attach_producer_here(slot, link_ref, at.queue);
             self.accept_producer(slot, link, Answer::Other(Some(&name)));
             return Ok(());
         }
-        let Some(address) = target.address else {
+        let Some(Node::Queue(name)) = node else {
             producer.route = Route::Anonymous;
             self.bind(slot, link, Link::Producer(producer));
             self.accept_producer(slot, link, Answer::Same);
             return Ok(());
         };
-        let name = queue_name(address)?;
         let home = self.home_of(&name);
         if home == self.index {
             let queue = self.find_or_create(now, &name)?;
@@ -138,12 +154,17 @@ impl Shard {
             self.accept_producer(slot, link, Answer::Same);
         } else {
             self.bind(slot, link, Link::Producer(producer));
-            self.ask(slot, home, Mail::Resolve { link: link_ref, queue: name.into() });
+            self.ask(slot, home, Mail::Resolve { link: link_ref, queue: name });
         }
         Ok(())
     }
 
-    fn accept_producer(&mut self, slot: ConnectionSlot, link: LinkId, target_address: Answer<Option<&str>>) {
+    pub(crate) fn accept_producer(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        target_address: Answer<Option<&str>>,
+    ) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let answer = AttachAnswer { target_address, ..AttachAnswer::default() };
         connection.protocol.accept_attach(link, &answer);
@@ -206,27 +227,40 @@ impl Shard {
         attach: &Attach<'_>,
     ) -> Result<(), Refused> {
         let Some(source) = attach.source else {
-            // A durable subscription is ended like this; there are none yet.
-            return Err(Refused::new("amqp:not-found", "the attach has no source"));
+            return self.attach_unsubscriber(now, slot, link, attach);
         };
-        check_kind(source.capabilities)?;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
-        let filters = read_filters(&source, Origin(connection.id.0))?;
+        let mut filters = read_filters(&source, Origin(connection.id.0))?;
         let priority = link_priority(attach)?;
         let browse = is_browser(&source)?;
-        // A node is made when nothing is left to be refused.
-        let (queue, dynamic): (Box<str>, _) = match source.address {
-            _ if source.dynamic => {
-                let (name, at) = self.make_dynamic(now)?;
-                (name, Some(at))
-            }
-            Some(address) => (queue_name(address)?.into(), None),
+        let node = match source.address {
+            _ if source.dynamic => None,
+            Some(address) => Some(self.node_of(address, source.capabilities)?),
             None => return Err(Refused::new("amqp:invalid-field", "the source has no address")),
         };
-        let home = self.home_of(&queue);
+        // A node is made when nothing is left to be refused.
+        let (home, request, dynamic) = match node {
+            None if !wants_topic(source.capabilities) => {
+                let (queue, at) = self.make_dynamic(now)?;
+                (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
+            }
+            Some(Node::Queue(queue)) => {
+                let home = self.home_of(&queue);
+                (home, filters.request(queue, browse, priority), None)
+            }
+            Some(Node::Topic(_)) | None => {
+                let name = match &node {
+                    Some(Node::Topic(name)) => Some(&**name),
+                    Some(Node::Queue(_)) | None => None,
+                };
+                let (topic, dynamic) = self.topic_of_source(now, name)?;
+                let (home, request) =
+                    self.subscription_request(slot, attach, &source, topic, &mut filters, priority)?;
+                (home, request, dynamic)
+            }
+        };
+        let browse = request.browse;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
-        let request =
-            ConsumeRequest { queue, filter: filters.selector, no_local: filters.no_local, browse, priority };
         let link_ref = connection.link_ref(link);
         let settled_down = connection.settled_down;
         let pending = PendingConsumer { request, filters_in_force: filters.in_force };
@@ -266,6 +300,12 @@ impl Shard {
     pub(crate) fn attach_consumer_here(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
         let owner = Owner::Connection { index: slot.index, link }.pack();
         let Some(pending) = self.pending(slot, link) else { return };
+        if let Some(terms) = &pending.request.subscription {
+            let (terms, queue) = ((**terms).clone(), pending.request.queue.clone());
+            let priority = pending.request.priority;
+            self.subscribe_here(now, slot, link, &queue, terms, priority);
+            return;
+        }
         let (queue, spec) = (pending.request.queue.clone(), pending.request.spec(owner));
         let attached =
             self.find_or_create(now, &queue).and_then(|queue| self.attach_to_queue(now, queue, spec?));
@@ -292,7 +332,11 @@ impl Shard {
         let Some((slot, link)) = self.target_link(link) else {
             // The link or its connection ended meanwhile.
             if let Ok(consumer) = result {
-                self.post(from, Lane::Control, Mail::CloseConsumer { consumer, was_seen: false });
+                self.post(
+                    from,
+                    Lane::Control,
+                    Mail::CloseConsumer { consumer, was_seen: false, closed: false },
+                );
             }
             return;
         };
@@ -308,21 +352,31 @@ impl Shard {
         }
     }
 
-    fn accept_consumer(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, at: ConsumerAt) {
+    pub(crate) fn accept_consumer(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, at: ConsumerAt) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.settled_down = true;
         let Some(consumer) = connection.consumer_mut(link) else { return };
         let ConsumerAt::Nowhere(pending) = std::mem::replace(&mut consumer.at, at) else { return };
-        let dynamic = consumer.dynamic.is_some();
-        let mode = if consumer.browse { DistributionMode::Copy } else { DistributionMode::Move };
+        let dynamic = consumer.dynamic.clone();
+        let source_address = match &dynamic {
+            None => Answer::Same,
+            Some(DynamicNode::Queue(_)) => Answer::Other(Some(&*pending.request.queue)),
+            Some(DynamicNode::Topic(topic)) => Answer::Other(Some(&**topic)),
+        };
+        let distribution_mode = match consumer.browse {
+            // What one subscriber has taken, others have still.
+            _ if pending.request.subscription.is_some() => Answer::Same,
+            true => Answer::Other(Some(DistributionMode::Copy)),
+            false => Answer::Other(Some(DistributionMode::Move)),
+        };
         let filter = match &pending.filters_in_force {
             None => Answer::Same,
             Some(encoded) => Answer::Other(Map::decode(encoded).ok().filter(|map| !map.is_empty())),
         };
         let answer = AttachAnswer {
-            source_address: if dynamic { Answer::Other(Some(&*pending.request.queue)) } else { Answer::Same },
+            source_address,
             filter,
-            distribution_mode: Answer::Other(Some(mode)),
+            distribution_mode,
             outcomes: Answer::Other(Symbols::new(OUTCOMES)),
             ..AttachAnswer::default()
         };
@@ -332,14 +386,14 @@ impl Shard {
     }
 
     /// Posts a request that another shard answers; until then the connection does not move.
-    fn ask(&mut self, slot: ConnectionSlot, to: usize, mail: Mail) {
+    pub(crate) fn ask(&mut self, slot: ConnectionSlot, to: usize, mail: Mail) {
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.unanswered += 1;
             self.post(to, Lane::Control, mail);
         }
     }
 
-    fn answered(&mut self, link: LinkRef) -> Option<ConnectionSlot> {
+    pub(crate) fn answered(&mut self, link: LinkRef) -> Option<ConnectionSlot> {
         let Some(slot) = self.slot_of(link.connection) else {
             self.counters.mail_dropped += 1;
             return None;
@@ -349,7 +403,7 @@ impl Shard {
         Some(slot)
     }
 
-    fn bind(&mut self, slot: ConnectionSlot, link: LinkId, bound: Link) {
+    pub(crate) fn bind(&mut self, slot: ConnectionSlot, link: LinkId, bound: Link) {
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.bind(link, bound);
         }
@@ -367,28 +421,27 @@ impl ConsumeRequest {
     }
 }
 
-/// A terminus that asks for a topic by its capabilities does not get a queue (AMQP JMS mapping 1.0, §3.1).
-fn check_kind(capabilities: Symbols<'_>) -> Result<(), Refused> {
-    let topic = capabilities.contains("topic") || capabilities.contains("temporary-topic");
-    if topic { Err(Refused::unsupported_address()) } else { Ok(()) }
-}
-
-/// The queue that an address names.
-fn queue_name(address: &str) -> Result<String, Refused> {
-    match Address::parse(address) {
-        Address::Queue(name) => Ok(name.into_owned()),
-        Address::Unsupported => Err(Refused::unsupported_address()),
-        Address::Invalid => Err(Refused::invalid_address()),
-    }
-}
-
 /// What a source's filters ask for.
 #[derive(Default)]
-struct Filters {
-    selector: Option<Box<str>>,
-    no_local: Option<Origin>,
+pub(crate) struct Filters {
+    pub(crate) selector: Option<Box<str>>,
+    pub(crate) no_local: Option<Origin>,
     /// The filters we know, encoded, if the peer also asked for others (§3.5.3: those are left out of the answer).
     in_force: Option<Vec<u8>>,
+}
+
+impl Filters {
+    /// What a source asks for that is a queue.
+    fn request(&mut self, queue: Box<str>, browse: bool, priority: i32) -> ConsumeRequest {
+        ConsumeRequest {
+            queue,
+            filter: self.selector.take(),
+            no_local: self.no_local.take(),
+            browse,
+            priority,
+            subscription: None,
+        }
+    }
 }
 
 fn read_filters(source: &Source<'_>, origin: Origin) -> Result<Filters, Refused> {

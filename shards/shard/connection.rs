@@ -14,6 +14,7 @@ use corelane_engine::{ConsumerId, QueueId};
 use corelane_protocol::amqp10::{self, LinkId, SessionId};
 
 use crate::event::Peer;
+use crate::fan_out::{FanOuts, TopicRoute};
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, LEAD_MAX, LEAD_WAIT_US, PRODUCER_CREDIT};
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
 use crate::parts::Partial;
@@ -25,6 +26,9 @@ use crate::transaction::Transactions;
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) peer: Peer,
+    /// The peer's container, and its hash. Nameless if its name is longer than any that is used.
+    pub(crate) container: Box<str>,
+    pub(crate) container_hash: u64,
     /// Who has logged in; nobody where that was anonymous, or without SASL.
     pub(crate) user: Option<Arc<str>>,
     pub(crate) protocol: amqp10::Connection,
@@ -89,6 +93,7 @@ pub(crate) enum Link {
     Producer(Producer),
     Consumer(Consumer),
     Coordinator(Coordinator),
+    Unsubscriber(Unsubscriber),
 }
 
 /// A link on which we receive messages.
@@ -104,7 +109,11 @@ pub(crate) struct Producer {
     pub(crate) window: u32,
     /// Full queues that it has to wait for.
     pub(crate) waits_for: Vec<QueueAt>,
-    pub(crate) dynamic: Option<QueueAt>,
+    /// Where they go, if it is a topic.
+    pub(crate) topic: Option<Box<TopicRoute>>,
+    /// Messages that several shards have yet to answer.
+    pub(crate) fan_outs: FanOuts,
+    pub(crate) dynamic: Option<DynamicNode>,
     /// Its queue was deleted; the link ends when nothing is unanswered.
     pub(crate) target_deleted: bool,
     /// The link has ended; answers are still owed.
@@ -127,12 +136,29 @@ pub(crate) enum Route {
     /// The home has yet to say which queue it is.
     Resolving,
     Queue(QueueAt),
+    Topic,
     /// Each message says so itself.
     Anonymous,
 }
 
+/// A node that lives as long as its link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DynamicNode {
+    Queue(QueueAt),
+    Topic(Arc<str>),
+}
+
+/// A link by which a peer ends a durable subscription.
+#[derive(Debug)]
+pub(crate) struct Unsubscriber {
+    pub(crate) attachment: u32,
+    /// What the subscription may be called; looked for is the last one.
+    pub(crate) names: Vec<Box<str>>,
+    pub(crate) found: bool,
+}
+
 /// A queue, wherever it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct QueueAt {
     pub(crate) shard: usize,
     pub(crate) queue: QueueId,
@@ -156,7 +182,7 @@ pub(crate) struct Consumer {
     pub(crate) unsettled: u32,
     /// Those of them that are still in the output, and those in a send that is not complete.
     pub(crate) unflushed: [u32; 2],
-    pub(crate) dynamic: Option<QueueAt>,
+    pub(crate) dynamic: Option<DynamicNode>,
     /// What is sent from now on is acquired inside this transaction.
     pub(crate) transaction: Option<u32>,
 }
@@ -182,7 +208,7 @@ impl Link {
     pub(crate) fn consumer_mut(&mut self) -> Option<&mut Consumer> {
         match self {
             Link::Consumer(consumer) => Some(consumer),
-            Link::Producer(_) | Link::Coordinator(_) => None,
+            Link::Producer(_) | Link::Coordinator(_) | Link::Unsubscriber(_) => None,
         }
     }
 }
@@ -209,6 +235,8 @@ impl Producer {
             answered: 0,
             window: PRODUCER_CREDIT,
             waits_for: Vec::new(),
+            topic: None,
+            fan_outs: FanOuts::default(),
             dynamic: None,
             target_deleted: false,
             detached: false,
@@ -221,6 +249,8 @@ impl Connection {
         Connection {
             id,
             peer,
+            container: Box::default(),
+            container_hash: 0,
             user: None,
             protocol,
             waiting_input: Vec::new(),
@@ -316,7 +346,7 @@ impl Connection {
     pub(crate) fn producer_mut(&mut self, link: LinkId) -> Option<&mut Producer> {
         match self.link_mut(link)? {
             Link::Producer(producer) => Some(producer),
-            Link::Consumer(_) | Link::Coordinator(_) => None,
+            Link::Consumer(_) | Link::Coordinator(_) | Link::Unsubscriber(_) => None,
         }
     }
 
@@ -337,7 +367,7 @@ impl Connection {
     pub(crate) fn coordinator_mut(&mut self, link: LinkId) -> Option<&mut Coordinator> {
         match self.link_mut(link)? {
             Link::Coordinator(coordinator) => Some(coordinator),
-            Link::Producer(_) | Link::Consumer(_) => None,
+            Link::Producer(_) | Link::Consumer(_) | Link::Unsubscriber(_) => None,
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct DeadLetterOnItsWay {
 pub(crate) struct Deaths {
     count: u32,
     path: Vec<Box<str>>,
-    /// Those it has died in since a consumer last rejected it.
+    /// Those it has died in or was sent to since a consumer last rejected it.
     unattended: Vec<Box<str>>,
 }
 
@@ -54,7 +54,11 @@ impl Deaths {
             return true;
         }
         self.unattended.push(queue.into());
-        self.unattended.len() < DEATH_PATH_MAX && !self.unattended.iter().any(|known| **known == *to)
+        let goes_on =
+            self.unattended.len() < DEATH_PATH_MAX && !self.unattended.iter().any(|known| **known == *to);
+        // A topic is not where it will die next, so that it went there is noted now.
+        self.unattended.push(to.into());
+        goes_on
     }
 
     /// The annotations that tell of it: an encoded map.
@@ -96,18 +100,20 @@ impl Shard {
                 self.dead_letter_waits = Some(letter);
                 return false;
             }
-            self.give_memory(&letter.message);
+            let message = self.taken_out(letter.message);
             // What does not arrive is counted there.
-            let _ = self.route_internal(now, &letter.to, letter.message);
+            let _ = self.route_internal(now, &letter.to, message);
         }
         true
     }
 
     fn next_dead_letter(&mut self) -> Option<DeadLetterOnItsWay> {
-        while let Some(DeadLetter { queue, mut message, reason, .. }) = self.engine.take_dead_letter() {
+        while let Some(DeadLetter { queue, message, reason, .. }) = self.engine.take_dead_letter() {
+            // Its story is its own, whoever shares its bytes.
+            let mut message = self.alone(message);
             let Some((name, to)) = self.queues.last_will(queue) else {
                 self.counters.dead_letters_orphaned += 1;
-                self.drop_message(message);
+                self.forget(message);
                 continue;
             };
             let to = Arc::clone(to);
@@ -116,15 +122,9 @@ impl Shard {
                 return Some(DeadLetterOnItsWay { to, message });
             }
             self.counters.dead_letters_circling += 1;
-            self.drop_message(message);
+            self.forget(message);
         }
         None
-    }
-
-    /// Gives up a message that was in a queue.
-    pub(crate) fn drop_message(&mut self, message: Message) {
-        self.give_memory(&message);
-        self.buffers.give(message.into_bytes());
     }
 }
 

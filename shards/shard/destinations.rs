@@ -129,6 +129,11 @@ impl Destinations {
         self.destination(self.merged(queue, overrides), PREFETCH_INHERITED)
     }
 
+    /// What holds for a topic and its subscriptions.
+    pub(crate) fn lookup_topic(&self, topic: &str, overrides: Option<&DestinationRule>) -> Destination {
+        self.destination(self.merged(topic, overrides), PREFETCH_INHERITED_TOPIC)
+    }
+
     /// Whether a plain name is a topic's.
     pub fn is_topic(&self, name: &str) -> bool {
         self.rules.iter().any(|rule| rule.topic.is_some()) && self.merged(name, None).topic == Some(true)

@@ -1,82 +1,125 @@
 //! How does a message of the broker's own making (a dead letter, a moved message, an answer of management) get into its queue?
 //!
 //! As a producer's does, but nobody waits for what becomes of it. To a queue elsewhere it goes as [`Mail::Forward`], against a
-//! window of its own: who makes many of them asks [`may_route`](Shard::may_route) first, and waits.
+//! window of its own: who makes many of them asks [`may_route`](Shard::may_route) first, and waits. An address may be a topic's, too.
 
 use corelane_engine::Origin;
 use corelane_mailbox::Lane;
 
 use crate::Shard;
-use crate::address::Address;
-use crate::mail::{ForwardedMessage, Mail, PublishOutcome, Refusal};
+use crate::address::{Address, is_topic_name};
+use crate::mail::{ForwardedMessage, HandoffTarget, Mail, PublishOutcome};
 use crate::message::Message;
 use crate::publish::Arrival;
+use crate::subscription::Publisher;
+
+/// Nobody's connection, nobody's container.
+const PUBLISHER: Publisher = Publisher { origin: Origin(0), container: 0 };
 
 impl Shard {
     /// Whether there is room on the way to this address. What is routed nevertheless goes, too.
     pub(crate) fn may_route(&self, address: &str) -> bool {
         match Address::parse(address) {
-            Address::Queue(name) => {
-                let home = self.home_of(&name);
-                home == self.index || self.peers.may_forward(home)
+            Address::Name(name) if !self.is_topic(&name) => self.may_forward_to_queue(&name),
+            Address::Queue(name) => self.may_forward_to_queue(&name),
+            Address::Name(_) | Address::Topic(_) => {
+                (0..self.shards).all(|shard| shard == self.index || self.peers.may_forward(shard))
             }
             Address::Unsupported | Address::Invalid => true,
         }
     }
 
-    /// Puts a message into the queue of this address, here or elsewhere. A message that cannot be stored is dropped and counted;
-    /// it is an error only if that is known at once.
+    fn may_forward_to_queue(&self, name: &str) -> bool {
+        let home = self.home_of(name);
+        home == self.index || self.peers.may_forward(home)
+    }
+
+    /// Puts a message into the queue of this address, here or elsewhere, or into those of a topic. A message that cannot be stored is
+    /// dropped and counted; it is an error only if that is known at once.
     pub(crate) fn route_internal(
         &mut self,
         now: u64,
         address: &str,
         message: Message,
     ) -> Result<(), PublishOutcome> {
-        let Address::Queue(name) = Address::parse(address) else {
-            self.buffers.give(message.into_bytes());
-            self.counters.count_forward_refused(PublishOutcome::NoAddress);
-            return Err(PublishOutcome::NoAddress);
+        let outcome = match Address::parse(address) {
+            Address::Name(name) if !self.is_topic(&name) => self.route_to_queue(now, &name, message),
+            Address::Queue(name) => self.route_to_queue(now, &name, message),
+            Address::Name(topic) | Address::Topic(topic) => self.route_to_topic(now, &topic, message),
+            Address::Unsupported | Address::Invalid => {
+                self.dissolve(message);
+                PublishOutcome::NoAddress
+            }
         };
-        let home = self.home_of(&name);
+        self.counters.count_forward_refused(outcome);
+        if outcome == PublishOutcome::Stored { Ok(()) } else { Err(outcome) }
+    }
+
+    fn route_to_queue(&mut self, now: u64, name: &str, message: Message) -> PublishOutcome {
+        let home = self.home_of(name);
+        let target = HandoffTarget::Name(name.into());
         if home == self.index {
-            return self.store_internal(now, &name, message);
+            self.store_internal(now, target, message)
+        } else {
+            self.forward(home, target, message);
+            PublishOutcome::Stored
         }
+    }
+
+    fn route_to_topic(&mut self, now: u64, topic: &str, message: Message) -> PublishOutcome {
+        let routes = self.look_up_routes(topic);
+        if !is_topic_name(topic) || routes.is_gone {
+            self.dissolve(message);
+            return PublishOutcome::NoQueue;
+        }
+        let message = message.passed();
+        for (shard, routed) in &routes.elsewhere {
+            let target = HandoffTarget::Queues { routed: routed.clone(), container: PUBLISHER.container };
+            if let Some(message) = message.another() {
+                self.forward(*shard, target, message);
+            }
+        }
+        match &routes.here {
+            Some(routed) => {
+                let target = HandoffTarget::Queues { routed: routed.clone(), container: PUBLISHER.container };
+                self.store_internal(now, target, message)
+            }
+            None => {
+                self.dissolve(message);
+                PublishOutcome::Stored
+            }
+        }
+    }
+
+    fn forward(&mut self, to: usize, target: HandoffTarget, message: Message) {
         self.counters.messages_forwarded += 1;
-        let message = ForwardedMessage { queue: name.into(), message };
-        self.peers.forward(&mut self.effects, home, message);
-        Ok(())
+        self.peers.forward(&mut self.effects, to, ForwardedMessage { target, message });
     }
 
     pub(crate) fn on_forward(&mut self, now: u64, from: usize, messages: Vec<ForwardedMessage>) {
         let count = messages.len();
         let mut bytes = 0;
-        for ForwardedMessage { queue, message } in messages {
+        for ForwardedMessage { target, message } in messages {
             bytes += message.memory();
-            // Counted where it fails; nobody waits for it.
-            let _ = self.store_internal(now, &queue, message);
+            let outcome = self.store_internal(now, target, message);
+            self.counters.count_forward_refused(outcome);
         }
         self.post(from, Lane::Control, Mail::Forwarded { count, bytes });
     }
 
-    fn store_internal(&mut self, now: u64, name: &str, message: Message) -> Result<(), PublishOutcome> {
-        let outcome = match self.find_or_create(now, name) {
-            Ok(queue) => {
-                let origin = Origin(0);
-                let arrival = Arrival { message, origin, user: None, producer: None, transaction: None };
-                self.store(now, queue, arrival)
-            }
-            Err(refusal) => {
-                self.buffers.give(message.into_bytes());
-                match refusal {
-                    Refusal::NotFound | Refusal::InvalidFilter => PublishOutcome::NoQueue,
-                    Refusal::ResourceLimit => PublishOutcome::Full,
-                }
-            }
+    fn store_internal(&mut self, now: u64, target: HandoffTarget, message: Message) -> PublishOutcome {
+        let arrival = Arrival {
+            message,
+            origin: PUBLISHER.origin,
+            user: None,
+            producer: None,
+            transaction: None,
+            expiration_us: None,
         };
-        if outcome == PublishOutcome::Stored {
-            return Ok(());
+        match target {
+            HandoffTarget::Queue(queue) => self.store(now, queue, arrival),
+            HandoffTarget::Name(name) => self.store_by_name(now, &name, arrival),
+            HandoffTarget::Queues { routed, .. } => self.store_in_all(now, &routed, PUBLISHER, arrival),
         }
-        self.counters.count_forward_refused(outcome);
-        Err(outcome)
     }
 }

@@ -5,14 +5,17 @@
 
 /// The shard that owns the queue.
 pub fn home_shard(virtual_host: &str, queue: &str, shards: usize) -> usize {
+    ((u128::from(hash_name(virtual_host, queue)) * shards as u128) >> 64) as usize
+}
+
+pub(crate) fn hash_name(virtual_host: &str, name: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in virtual_host.bytes().chain([0]).chain(queue.bytes()) {
+    for byte in virtual_host.bytes().chain([0]).chain(name.bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
     hash ^= hash >> 33;
     hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash ^= hash >> 33;
-    ((u128::from(hash) * shards as u128) >> 64) as usize
+    hash ^ (hash >> 33)
 }
 
 #[cfg(test)]

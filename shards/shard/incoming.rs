@@ -5,14 +5,15 @@
 //! `INPUT_WAITING_BYTES_MAX`.
 
 use corelane_mailbox::Lane;
-use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, SessionId};
+use corelane_protocol::amqp10::{self, DetachCause, ErrorSpec, LinkId, SessionId};
 use corelane_wire::amqp10::{DeliveryState, Open, SaslCode};
 
 use crate::Shard;
+use crate::attach_topic::container_hash;
 use crate::connection::Hold;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Peer};
-use crate::limits::{INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES};
+use crate::limits::{INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES, QUEUE_NAME_BYTES_MAX};
 use crate::mail::{ConnectionId, Mail, SaslReply, SaslStep};
 use crate::shard::VIRTUAL_HOST;
 
@@ -110,7 +111,9 @@ impl Shard {
             Event::LinkFlow { link, drain, .. } => self.on_link_flow(now, slot, link, drain),
             Event::SessionFlow { session } => self.on_session_flow(now, slot, session),
             Event::Attached { link, session, attach } => self.on_attached(now, slot, link, session, &attach),
-            Event::Detached { link, .. } => self.on_detached(now, slot, link),
+            Event::Detached { link, closed, cause, .. } => {
+                self.on_detached(now, slot, link, closed && cause == DetachCause::Peer)
+            }
             Event::SaslInit { mechanism, initial_response, .. } => {
                 let step = |peer| SaslStep::Start {
                     mechanism: mechanism.to_owned(),
@@ -170,6 +173,10 @@ impl Shard {
             let description = "no such virtual host: leave out the vhost: prefix, or use vhost:/";
             connection.protocol.close(Some(ErrorSpec { condition: "amqp:not-found", description }));
         } else {
+            if open.container_id.len() <= QUEUE_NAME_BYTES_MAX {
+                connection.container = open.container_id.into();
+            }
+            connection.container_hash = container_hash(open.container_id);
             connection.protocol.accept_open();
         }
     }

@@ -10,6 +10,8 @@
 
 mod address;
 mod attach;
+mod attach_topic;
+mod body;
 mod buffers;
 mod connection;
 mod connections;
@@ -21,11 +23,13 @@ mod deliver;
 mod destinations;
 mod effect;
 mod event;
+mod fan_out;
 mod forward;
 mod home;
 mod incoming;
 pub mod limits;
 mod mail;
+mod memory;
 mod message;
 mod participant;
 mod parts;
@@ -39,7 +43,9 @@ mod rehome;
 mod retiring;
 mod settle;
 mod shard;
+mod subscription;
 mod target;
+mod topology;
 mod transaction;
 
 pub use corelane_mailbox::Lane;

@@ -93,6 +93,10 @@ pub const QUEUE_NAME_BYTES_MAX: usize = 1024;
 /// Queues of a shard. A further one is not made: `amqp:resource-limit-exceeded`.
 pub const QUEUES_MAX: usize = 1 << 20;
 
+/// Bindings of topics to subscriptions, and temporary topics, in the whole process. Who asks for a further one is refused:
+/// `amqp:resource-limit-exceeded`.
+pub const BINDINGS_MAX: usize = 1 << 20;
+
 /// Bytes that annotations of modified outcomes may add to a message. What goes beyond is left out.
 pub const ANNOTATIONS_BYTES_MAX: usize = 64 << 10;
 

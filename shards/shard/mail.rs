@@ -11,7 +11,10 @@ use corelane_protocol::amqp10::LinkId;
 use crate::connection::Connection;
 use crate::destinations::Destinations;
 use crate::event::{Peer, Socket};
+use crate::fan_out::Routed;
 use crate::message::Message;
+use crate::subscription::Terms;
+use crate::topology::TopologyMail;
 
 /// A connection's identity: unique in the process, unchanged when it moves to another shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,9 +64,19 @@ pub enum Mail {
     /// To the home: outcomes, and deliveries that come back unwritten.
     Settle(Vec<Settlement>),
     /// To the home: the consumer is gone. Everything it holds goes back; `was_seen` if the peer may have seen the oldest.
-    CloseConsumer { consumer: ConsumerId, was_seen: bool },
-    /// From the home: the queue was deleted, so the consumer's link has to end.
-    ConsumerGone { link: LinkRef },
+    /// `closed`: so is its terminus.
+    CloseConsumer { consumer: ConsumerId, was_seen: bool, closed: bool },
+    /// From the home: the consumer is gone, so its link has to end.
+    ConsumerGone { link: LinkRef, ending: Ending },
+
+    /// Between shards and the one that puts their changes in order: bindings, and what comes with them.
+    Topology(TopologyMail),
+    /// To a durable subscription's home: on which terms does it live? Asked for by who wants to end it.
+    LookUpSubscription { link: LinkRef, name: Box<str> },
+    /// The home's answer.
+    SubscriptionLookedUp { link: LinkRef, result: Result<Box<Terms>, Refusal> },
+    /// To a durable subscription's home: it has ended, as far as this link has to do with it.
+    EndSubscription { name: Box<str>, link: LinkRef },
 
     /// To the home: the consumer is still at work on a delivery.
     Renew { consumer: ConsumerId, place: Place, acquisition: Acquisition },
@@ -142,6 +155,19 @@ pub enum Refusal {
     NotFound,
     ResourceLimit,
     InvalidFilter,
+    /// It is in use, on other terms.
+    Locked,
+    /// A link of the same name was attached elsewhere.
+    Stolen,
+}
+
+/// Why a consumer's link ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Its queue was deleted.
+    Deleted,
+    /// AMQP 1.0 §2.6.1: its subscription's link was attached elsewhere.
+    Stolen,
 }
 
 /// There with messages and room for the answers, back with the answers and room for messages: so a handoff costs its sender no
@@ -171,12 +197,17 @@ pub struct HandoffMessage {
 pub enum HandoffTarget {
     Queue(QueueId),
     Name(Box<str>),
+    /// Those of a topic's subscriptions; the hash of the publisher's container.
+    Queues {
+        routed: Arc<Routed>,
+        container: u64,
+    },
 }
 
 /// A message that no producer waits for.
 #[derive(Debug)]
 pub struct ForwardedMessage {
-    pub queue: Box<str>,
+    pub target: HandoffTarget,
     pub message: Message,
 }
 
@@ -247,6 +278,11 @@ pub enum PublishOutcome {
 }
 
 impl PublishOutcome {
+    /// What became of a message for several queues.
+    pub(crate) fn and(self, other: PublishOutcome) -> PublishOutcome {
+        if self == PublishOutcome::Stored { other } else { self }
+    }
+
     /// What a producer is told: condition and description.
     pub(crate) fn error(self) -> (&'static str, &'static str) {
         match self {
@@ -273,6 +309,16 @@ pub struct ConsumeRequest {
     pub no_local: Option<Origin>,
     pub browse: bool,
     pub priority: i32,
+    /// The queue is a topic's subscription, to be found or made on these terms.
+    pub subscription: Option<Box<Terms>>,
+}
+
+impl ConsumeRequest {
+    /// Of a subscription, which keeps out by itself what its consumers do not want.
+    pub(crate) fn for_subscription(priority: i32) -> Self {
+        let queue = Box::default();
+        ConsumeRequest { queue, filter: None, no_local: None, browse: false, priority, subscription: None }
+    }
 }
 
 /// How much a consumer's home may send. Counts are deliveries since the consumer attached, as serial numbers.

@@ -9,6 +9,7 @@ use corelane_wire::amqp10::{
     Encode, Header, Map, MapSection, MapWriter, Property, PropertyFields, Raw, Sections, Value,
 };
 
+use crate::body::Body;
 use crate::buffers::Buffers;
 use crate::dead_letters::Deaths;
 use crate::limits::{ANNOTATION_PAIRS_MAX, ANNOTATIONS_BYTES_MAX};
@@ -23,7 +24,7 @@ const ENTRY_BYTES: usize = 128;
 /// An encoded AMQP 1.0 message.
 #[derive(Debug)]
 pub struct Message {
-    bytes: Vec<u8>,
+    body: Body,
     format: u32,
     /// Where the part that is passed on unchanged begins.
     onward: u32,
@@ -88,26 +89,63 @@ impl Message {
             is_scheduled,
             deliver_at: 0,
             deaths: None,
-            bytes,
+            body: Body::Own(bytes),
         })
     }
 
     /// The whole encoding, as it was received.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.body.bytes()
     }
 
+    /// The vector of a message that is no entry of a queue; an empty one if others share it.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        debug_assert!(!self.body.is_shared(), "entries are dissolved, so that their body is accounted for");
+        self.body.into_bytes().unwrap_or_default()
     }
 
-    /// Bytes it is counted with while it is in a queue. Annotations that come later are not counted.
+    /// Bytes it is counted with while it is in a queue, but for a body that is counted once for several entries. Annotations that
+    /// come later are not counted.
     pub(crate) fn memory(&self) -> u64 {
-        u64::from(self.counted)
+        if self.body.is_shared() { ENTRY_BYTES as u64 } else { u64::from(self.counted) }
     }
 
+    /// What its body is counted with, where it is shared.
+    pub(crate) fn body_memory(&self) -> u64 {
+        u64::from(self.counted).saturating_sub(ENTRY_BYTES as u64)
+    }
+
+    /// The same message for another shard, or for someone here whose memory is not the queues'.
     pub(crate) fn copied(&self, buffers: &mut Buffers) -> Self {
-        Message { bytes: buffers.copy(&self.bytes), deaths: None, ..*self }
+        Message { body: self.body.copied(buffers), deaths: None, ..*self }
+    }
+
+    /// One that several shards can have.
+    pub(crate) fn passed(self) -> Self {
+        Message { body: self.body.passed(), ..self }
+    }
+
+    /// One that several entries of this shard can have, which accounts for its body once.
+    pub(crate) fn shared(self) -> Self {
+        let counted = self.body_memory();
+        Message { body: self.body.shared(counted), ..self }
+    }
+
+    /// Another handle to a message that is passed or shared.
+    pub(crate) fn another(&self) -> Option<Self> {
+        Some(Message { body: self.body.another()?, deaths: self.deaths.clone(), ..*self })
+    }
+
+    /// As it can travel, and the bytes that this shard has to count no more.
+    pub(crate) fn taken_out(self) -> (Self, u64) {
+        let (body, freed) = self.body.taken_out();
+        (Message { body, ..self }, freed)
+    }
+
+    /// Gives it up: the bytes that this shard has to count no more, and the vector if nobody else has it.
+    pub(crate) fn dissolved(self) -> (u64, Option<Vec<u8>>) {
+        self.body.dissolved()
     }
 
     pub(crate) fn format(&self) -> u32 {
@@ -139,8 +177,8 @@ impl Message {
         if !self.is_scheduled || self.deaths.is_some() {
             return None;
         }
-        let sections = Sections::scan(&self.bytes).ok()?;
-        let annotations = sections.message_annotations.map(&self.bytes).ok()?;
+        let sections = Sections::scan(self.bytes()).ok()?;
+        let annotations = sections.message_annotations.map(self.bytes()).ok()?;
         let [time, delay] = DELIVERY_ANNOTATIONS.map(|name| {
             let milliseconds = annotations.find(name).ok().flatten().and_then(milliseconds);
             milliseconds.map(|milliseconds| milliseconds.saturating_mul(1000))
@@ -185,7 +223,8 @@ impl Message {
         deaths.encode(queue, reason, &mut bytes);
         self.deaths = Some(deaths);
         if let Ok(map) = Map::decode(&bytes) {
-            self.annotate(map);
+            // A dead letter has its bytes alone.
+            drop(self.annotate(map));
         }
         goes_on
     }
@@ -212,18 +251,19 @@ impl Message {
 
     /// The part that every delivery passes on unchanged.
     pub(crate) fn rest(&self) -> &[u8] {
-        &self.bytes[self.onward as usize..]
+        &self.bytes()[self.onward as usize..]
     }
 
     /// AMQP 1.0 §3.4.5: adds annotations; those of the same name are replaced. Beyond [`ANNOTATIONS_BYTES_MAX`] more than the message
-    /// had when it came, nothing is added.
-    pub(crate) fn annotate(&mut self, added: Map<'_>) {
-        let Ok(sections) = Sections::scan(&self.bytes) else { return };
-        let Ok(old) = sections.message_annotations.map(&self.bytes) else { return };
+    /// had when it came, nothing is added. The message as it was, if it has changed.
+    #[must_use = "what it was has to be accounted for where it was counted"]
+    pub(crate) fn annotate(&mut self, added: Map<'_>) -> Option<Message> {
+        let sections = Sections::scan(self.bytes()).ok()?;
+        let old = sections.message_annotations.map(self.bytes()).ok()?;
         if old.len().saturating_mul(added.len()) > ANNOTATION_PAIRS_MAX {
-            return;
+            return None;
         }
-        self.rewrite_annotations(added, |key| !has_key(added, key));
+        self.rewrite_annotations(added, |key| !has_key(added, key))
     }
 
     /// Notes who has sent it, in the message annotation `x-opt-sender`; of who has not said who it is, it says nothing.
@@ -237,21 +277,27 @@ impl Message {
         map.finish();
         let claims = |message: &Message| {
             let annotations =
-                Sections::scan(&message.bytes).and_then(|it| it.message_annotations.map(&message.bytes));
+                Sections::scan(message.bytes()).and_then(|it| it.message_annotations.map(message.bytes()));
             annotations.is_ok_and(|map| map.iter().flatten().any(|(key, _)| key.as_str() == Some(SENDER)))
         };
         if let Ok(map) = Map::decode(&bytes)
             && (user.is_some() || claims(self))
         {
-            self.rewrite_annotations(map, |key| key.as_str() != Some(SENDER));
+            // It is not counted yet; who shares its bytes holds on to them until it is stored everywhere.
+            drop(self.rewrite_annotations(map, |key| key.as_str() != Some(SENDER)));
         }
     }
 
-    fn rewrite_annotations(&mut self, added: Map<'_>, is_kept: impl Fn(&Value<'_>) -> bool) {
-        let Ok(sections) = Sections::scan(&self.bytes) else { return };
-        let Ok(old) = sections.message_annotations.map(&self.bytes) else { return };
-        let mut bytes = Vec::with_capacity(self.bytes.len() + added.elements().len() + 16);
-        bytes.extend_from_slice(&self.bytes[..self.onward as usize]);
+    #[must_use = "what it was has to be accounted for where it was counted"]
+    fn rewrite_annotations(
+        &mut self,
+        added: Map<'_>,
+        is_kept: impl Fn(&Value<'_>) -> bool,
+    ) -> Option<Message> {
+        let sections = Sections::scan(self.bytes()).ok()?;
+        let old = sections.message_annotations.map(self.bytes()).ok()?;
+        let mut bytes = Vec::with_capacity(self.bytes().len() + added.elements().len() + 16);
+        bytes.extend_from_slice(&self.bytes()[..self.onward as usize]);
         let mut section = MapWriter::section(&mut bytes, MapSection::MessageAnnotations);
         let kept = old.iter().flatten().filter(|(key, _)| is_kept(key));
         for (key, value) in kept.chain(added.iter().flatten()) {
@@ -259,24 +305,23 @@ impl Message {
         }
         section.finish();
         let after = self.onward as usize + sections.message_annotations.range().len();
-        bytes.extend_from_slice(&self.bytes[after..]);
+        bytes.extend_from_slice(&self.bytes()[after..]);
         if bytes.len() > self.counted as usize + ANNOTATIONS_BYTES_MAX {
-            return;
+            return None;
         }
-        if let Ok(mut annotated) = Message::new(bytes, self.format) {
-            annotated.onward = self.onward;
-            annotated.counted = self.counted;
-            annotated.deliver_at = self.deliver_at;
-            annotated.deaths = self.deaths.take();
-            *self = annotated;
-        }
+        let mut annotated = Message::new(bytes, self.format).ok()?;
+        annotated.onward = self.onward;
+        annotated.counted = self.counted;
+        annotated.deliver_at = self.deliver_at;
+        annotated.deaths = self.deaths.take();
+        Some(std::mem::replace(self, annotated))
     }
 
     fn property(&self, property: Property) -> Value<'_> {
         if self.properties == 0 {
             return Value::Null;
         }
-        let fields = PropertyFields::new(&self.bytes[self.properties as usize..]);
+        let fields = PropertyFields::new(&self.bytes()[self.properties as usize..]);
         fields.and_then(|fields| fields.field(property)).ok().flatten().unwrap_or(Value::Null)
     }
 
@@ -285,7 +330,7 @@ impl Message {
             return Value::Null;
         }
         let mut reader =
-            corelane_wire::amqp10::Reader::new(&self.bytes[self.application_properties as usize..]);
+            corelane_wire::amqp10::Reader::new(&self.bytes()[self.application_properties as usize..]);
         let map = match Raw::read(&mut reader).and_then(|raw| Map::decode(raw.bytes())) {
             Ok(map) => map,
             Err(_) => return Value::Null,
@@ -318,7 +363,7 @@ fn has_key(map: Map<'_>, key: &Value<'_>) -> bool {
 
 impl engine::Message for Message {
     fn size(&self) -> usize {
-        self.bytes.len()
+        self.bytes().len()
     }
 
     fn group(&self) -> Option<&str> {

@@ -30,7 +30,7 @@ pub(crate) struct Participations {
 /// One transaction's part.
 #[derive(Debug, Default)]
 struct Participation {
-    posted: Vec<(QueueId, Place)>,
+    posted: Vec<Posted>,
     retired: Vec<Retired>,
     /// Pieces of work that have come, done or refused.
     arrived: u32,
@@ -40,11 +40,22 @@ struct Participation {
     ends_after: Option<u32>,
 }
 
+/// A message that is visible when the transaction commits.
+#[derive(Debug)]
+struct Posted {
+    queue: QueueId,
+    place: Place,
+    /// The queue is a subscription: when it ends, it has no claim to the message.
+    may_go: bool,
+}
+
 /// A delivery that is settled when the transaction commits.
 #[derive(Debug)]
 struct Retired {
     queue: QueueId,
     place: Place,
+    /// The queue is a subscription: when it ends, there is nothing left to settle.
+    may_go: bool,
     outcome: engine::Outcome,
     annotations: Option<Box<[u8]>>,
     if_rolled_back: IfRolledBack,
@@ -84,8 +95,8 @@ impl Participations {
 /// Work.
 impl Shard {
     /// A message of the transaction has its place in a queue, where nobody sees it.
-    pub(crate) fn note_posted(&mut self, key: TransactionKey, queue: QueueId, place: Place) {
-        self.participations.by_key.entry(key).or_default().posted.push((queue, place));
+    pub(crate) fn note_posted(&mut self, key: TransactionKey, queue: QueueId, place: Place, may_go: bool) {
+        self.participations.by_key.entry(key).or_default().posted.push(Posted { queue, place, may_go });
     }
 
     /// A piece of work has come to its end here, whatever became of it. Called once for each that the connection's shard counted.
@@ -126,7 +137,8 @@ impl Shard {
         let queue = self.engine.explain(consumer).map(|view| view.queue);
         match (queue, self.engine.retire(now, consumer, place, acquisition)) {
             (Some(queue), Settled::Done) => {
-                Some(Retired { queue, place, outcome, annotations, if_rolled_back })
+                let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
+                Some(Retired { queue, place, may_go, outcome, annotations, if_rolled_back })
             }
             (_, Settled::Done | Settled::Late) => {
                 self.counters.settlements_late += 1;
@@ -174,9 +186,10 @@ impl Shard {
         if part.late {
             return Vote::Late;
         }
-        let mut queues =
-            part.posted.iter().map(|(queue, _)| queue).chain(part.retired.iter().map(|r| &r.queue));
-        if queues.any(|queue| self.queues.get(*queue).is_none()) {
+        let posted = part.posted.iter().filter(|posted| !posted.may_go).map(|posted| posted.queue);
+        let retired = part.retired.iter().filter(|retired| !retired.may_go).map(|retired| retired.queue);
+        let mut queues = posted.chain(retired);
+        if queues.any(|queue| self.queues.get(queue).is_none()) {
             return Vote::QueueGone;
         }
         let held = |settlement: &Settlement| {
@@ -220,12 +233,14 @@ impl Shard {
             let Retired { queue, place, outcome, annotations, .. } = retired;
             if let Some(map) = annotations.as_deref().and_then(|bytes| Map::decode(bytes).ok())
                 && let Some(message) = self.engine.retired_message_mut(queue, place)
+                && let Some(before) = message.annotate(map)
             {
-                message.annotate(map);
+                self.memory_used += message.memory();
+                self.forget(before);
             }
             self.engine.commit_retired(now, queue, place, outcome);
         }
-        for (queue, place) in part.posted {
+        for Posted { queue, place, .. } in part.posted {
             self.engine.commit_pending(now, queue, place);
         }
     }
@@ -244,7 +259,7 @@ impl Shard {
                 }
             }
         }
-        for (queue, place) in part.posted {
+        for Posted { queue, place, .. } in part.posted {
             self.engine.drop_pending(queue, place);
         }
     }

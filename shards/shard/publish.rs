@@ -14,15 +14,17 @@ use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, Payload};
 use corelane_wire::amqp10::{DeliveryState, Error, Outcome};
 
 use crate::Shard;
-use crate::address::Address;
+use crate::address::{Address, is_topic_name};
 use crate::connection::{Connection, Hold, QueueAt, Route};
 use crate::event::ConnectionSlot;
+use crate::fan_out::Routes;
 use crate::mail::{
     Handoff, HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored, TransactionKey,
 };
 use crate::message::Message;
 use crate::producers::ProducerAt;
 use crate::queues::QueueNode;
+use crate::subscription::Publisher;
 use crate::transaction::{Failure, transaction_id};
 
 /// A message that has come to its queue's home, with what is known of its way.
@@ -36,16 +38,25 @@ pub(crate) struct Arrival {
     pub(crate) producer: Option<ProducerAt>,
     /// It becomes visible when this commits. Whoever stores it counts the piece of work: see `work_arrived`.
     pub(crate) transaction: Option<TransactionKey>,
+    /// Microseconds; stands above what the message says.
+    pub(crate) expiration_us: Option<u64>,
 }
 
 /// A received message that its producer is to be told about.
 #[derive(Clone, Copy)]
-struct Delivery {
-    link: LinkId,
-    delivery_id: u32,
-    settled: bool,
+pub(crate) struct Delivery {
+    pub(crate) link: LinkId,
+    pub(crate) delivery_id: u32,
+    pub(crate) settled: bool,
     /// The open transaction that it is part of.
-    transaction: Option<u32>,
+    pub(crate) transaction: Option<u32>,
+}
+
+impl Delivery {
+    /// The transaction of this link's connection.
+    pub(crate) fn key(&self, link: LinkRef) -> Option<TransactionKey> {
+        self.transaction.map(|number| TransactionKey { connection: link.connection, number })
+    }
 }
 
 /// Where a message of an anonymous terminus goes.
@@ -53,6 +64,7 @@ enum Destination {
     Queue(QueueAt),
     /// To this shard, which knows the name or makes the queue.
     Named(usize, Box<str>),
+    Topic(Arc<Routes>),
     Nowhere(PublishOutcome),
 }
 
@@ -96,6 +108,10 @@ impl Shard {
         let attachment = producer.attachment;
         let destination = match producer.route {
             Route::Queue(at) => Destination::Queue(at),
+            Route::Topic => match self.routes_of(slot, link) {
+                Some(routes) => Destination::Topic(routes),
+                None => Destination::Nowhere(PublishOutcome::NoQueue),
+            },
             Route::Anonymous => self.destination_of(now, &message),
             Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
         };
@@ -104,13 +120,19 @@ impl Shard {
             Destination::Queue(at) if at.shard == self.index => {
                 let link_ref = LinkRef { connection: id, link, attachment };
                 let producer = Some(ProducerAt { shard: self.index, link: link_ref });
-                let arrival = Arrival { message, origin: Origin(id.0), user, producer, transaction };
+                let origin = Origin(id.0);
+                let arrival = Arrival { message, origin, user, producer, transaction, expiration_us: None };
                 let outcome = self.store(now, at.queue, arrival);
                 if let Some(key) = transaction {
                     self.note_work(slot, key.number, at.shard);
                     self.work_arrived(now, key);
                 }
                 self.answer(slot, delivery, outcome);
+                return;
+            }
+            Destination::Topic(routes) => {
+                let link = LinkRef { connection: id, link, attachment };
+                self.fan_out(now, slot, link, delivery, &routes, message);
                 return;
             }
             Destination::Nowhere(outcome) => {
@@ -124,6 +146,9 @@ impl Shard {
         let link_ref = LinkRef { connection: id, link, attachment };
         let handoff =
             HandoffMessage { link: link_ref, delivery_id, settled, target, user, transaction, message };
+        if let Some(producer) = self.connections.get_mut(slot).and_then(|it| it.producer_mut(link)) {
+            producer.unanswered += 1;
+        }
         self.hand_off(slot, to, handoff);
     }
 
@@ -148,15 +173,12 @@ impl Shard {
         }
     }
 
-    fn hand_off(&mut self, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
+    pub(crate) fn hand_off(&mut self, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
         if let Some(key) = message.transaction {
             self.note_work(slot, key.number, to);
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.unanswered += 1;
-        if let Some(producer) = connection.producer_mut(message.link.link) {
-            producer.unanswered += 1;
-        }
         self.counters.handoffs += 1;
         self.peers.hand_off(&mut self.effects, to, message);
         if !self.peers.has_room(to) && connection.hold.is_none() {
@@ -168,7 +190,9 @@ impl Shard {
     /// Where the `to` of a message leads.
     fn destination_of(&mut self, now: u64, message: &Message) -> Destination {
         let name = match message.to().map(Address::parse) {
-            Some(Address::Queue(name)) => name,
+            Some(Address::Name(name)) if self.is_topic(&name) => return self.topic_of(&name),
+            Some(Address::Topic(name)) => return self.topic_of(&name),
+            Some(Address::Queue(name) | Address::Name(name)) => name,
             Some(Address::Unsupported | Address::Invalid) => {
                 return Destination::Nowhere(PublishOutcome::NoQueue);
             }
@@ -184,9 +208,17 @@ impl Shard {
         }
     }
 
+    fn topic_of(&mut self, topic: &str) -> Destination {
+        if is_topic_name(topic) {
+            Destination::Topic(self.look_up_routes(topic))
+        } else {
+            Destination::Nowhere(PublishOutcome::NoAddress)
+        }
+    }
+
     /// Puts a message into a queue of this shard.
     pub(crate) fn store(&mut self, now: u64, queue: QueueId, arrival: Arrival) -> PublishOutcome {
-        let Arrival { mut message, origin, user, producer, transaction } = arrival;
+        let Arrival { mut message, origin, user, producer, transaction, expiration_us } = arrival;
         let mut last_value = None;
         let mut makes_wait = false;
         if let Some(QueueNode { destination, .. }) = self.queues.get(queue) {
@@ -198,11 +230,15 @@ impl Shard {
             makes_wait = destination.properties.overflow == Overflow::Block;
         }
         if !self.take_memory(&message) {
-            self.buffers.give(message.into_bytes());
+            self.dissolve(message);
             return PublishOutcome::Full;
         }
         let priority = message.priority();
-        let expires_at = message.expires_at(now);
+        let expires_at = match expiration_us {
+            Some(0) => None,
+            Some(after) => Some(now.saturating_add(after)),
+            None => message.expires_at(now),
+        };
         let held_until = message.schedule(now);
         let pending = transaction.is_some();
         let publication = Publication {
@@ -217,7 +253,8 @@ impl Shard {
         match self.engine.enqueue(now, queue, publication) {
             Ok(place) => {
                 if let Some(key) = transaction {
-                    self.note_posted(key, queue, place);
+                    let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
+                    self.note_posted(key, queue, place, may_go);
                 }
                 if makes_wait
                     && let Some(producer) = producer
@@ -228,8 +265,7 @@ impl Shard {
                 PublishOutcome::Stored
             }
             Err((message, refusal)) => {
-                self.give_memory(&message);
-                self.buffers.give(message.into_bytes());
+                self.forget(message);
                 match refusal {
                     EnqueueRefusal::QueueGone => PublishOutcome::NoQueue,
                     EnqueueRefusal::MessagesFull | EnqueueRefusal::BytesFull | EnqueueRefusal::ShardFull => {
@@ -247,22 +283,15 @@ impl Shard {
         for handoff in messages.drain(..) {
             let HandoffMessage { link, delivery_id, settled, target, user, transaction, message } = handoff;
             let bytes = message.memory();
-            let queue = match target {
-                HandoffTarget::Queue(queue) => Ok(queue),
-                HandoffTarget::Name(name) => self.find_or_create(now, &name),
-            };
-            let outcome = match queue {
-                Ok(queue) => {
-                    let origin = Origin(link.connection.0);
-                    let producer = Some(ProducerAt { shard: from, link });
-                    self.store(now, queue, Arrival { message, origin, user, producer, transaction })
-                }
-                Err(refusal) => {
-                    self.buffers.give(message.into_bytes());
-                    match refusal {
-                        Refusal::NotFound | Refusal::InvalidFilter => PublishOutcome::NoQueue,
-                        Refusal::ResourceLimit => PublishOutcome::Full,
-                    }
+            let producer = Some(ProducerAt { shard: from, link });
+            let origin = Origin(link.connection.0);
+            let arrival = Arrival { message, origin, user, producer, transaction, expiration_us: None };
+            let outcome = match target {
+                HandoffTarget::Queue(queue) => self.store(now, queue, arrival),
+                HandoffTarget::Name(name) => self.store_by_name(now, &name, arrival),
+                HandoffTarget::Queues { routed, container } => {
+                    let publisher = Publisher { origin, container };
+                    self.store_in_all(now, &routed, publisher, arrival)
                 }
             };
             if let Some(key) = transaction {
@@ -279,6 +308,20 @@ impl Shard {
             }
         }
         self.post(from, Lane::Control, Mail::Stored(handoff));
+    }
+
+    /// Puts a message into the queue of this name, made if it does not exist.
+    pub(crate) fn store_by_name(&mut self, now: u64, name: &str, arrival: Arrival) -> PublishOutcome {
+        match self.find_or_create(now, name) {
+            Ok(queue) => self.store(now, queue, arrival),
+            Err(refusal) => {
+                self.dissolve(arrival.message);
+                match refusal {
+                    Refusal::NotFound | Refusal::InvalidFilter => PublishOutcome::NoQueue,
+                    Refusal::ResourceLimit | Refusal::Locked | Refusal::Stolen => PublishOutcome::Full,
+                }
+            }
+        }
     }
 
     /// The home's answer to messages that were handed off.
@@ -317,6 +360,7 @@ impl Shard {
         connection.unanswered -= 1;
         let Some(producer) = connection.producer_mut(link.link) else { return };
         if producer.attachment == link.attachment {
+            let Some(outcome) = producer.fan_outs.answered(delivery_id, outcome) else { return };
             producer.unanswered -= 1;
             let transaction = transaction.map(|key| key.number);
             let delivery = Delivery { link: link.link, delivery_id, settled, transaction };
@@ -325,16 +369,18 @@ impl Shard {
     }
 
     /// Tells a producer what became of its message.
-    fn answer(&mut self, slot: ConnectionSlot, delivery: Delivery, outcome: PublishOutcome) {
+    pub(crate) fn answer(&mut self, slot: ConnectionSlot, delivery: Delivery, outcome: PublishOutcome) {
         let Delivery { link, delivery_id, settled, transaction } = delivery;
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if outcome != PublishOutcome::Stored {
             self.counters.count_refused(outcome);
+            let is_topic = connection.producer_mut(link).is_some_and(|it| it.topic.is_some());
             if let (Some(number), Some(transactions)) = (transaction, connection.transactions.as_deref_mut())
             {
                 // AMQP 1.0 §4.4.4: it is said by the answer to the discharge.
                 transactions.fail(number, Failure::Refused(outcome));
-            } else if settled {
+            // What a topic's subscriptions have refused, others may have.
+            } else if settled && !(is_topic && outcome == PublishOutcome::Full) {
                 // AMQP 1.0 anonymous terminus §2.2.2: what cannot be said by an outcome ends the link.
                 let (condition, description) = outcome.error();
                 connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));

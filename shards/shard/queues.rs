@@ -19,12 +19,14 @@ use corelane_mailbox::Lane;
 use hashbrown::HashMap;
 
 use crate::Shard;
+use crate::attach_topic::SUBSCRIPTIONS;
 use crate::connection::QueueAt;
 use crate::deliver::Owner;
 use crate::destinations::{Destination, DestinationRule, Destinations};
 use crate::limits::{QUEUES_MAX, TURN_QUEUES_REVIEWED_MAX};
-use crate::mail::{Mail, Refusal};
+use crate::mail::{Ending, Mail, Refusal};
 use crate::producers::Producers;
+use crate::subscription::Subscription;
 use crate::target::HomeTarget;
 
 /// What the names of dynamic nodes begin with. Queues of such a name are made by no one else: who addresses a node that is gone
@@ -47,6 +49,8 @@ pub(crate) struct QueueNode {
     pub(crate) had_consumer: bool,
     /// When it last lost its last link, or was attached to, or made.
     pub(crate) unused_since: u64,
+    /// What it has subscribed to, if it is a subscription.
+    pub(crate) subscription: Option<Box<Subscription>>,
     /// When its idle time is looked at, if it is.
     idle_watched: Option<u64>,
 }
@@ -58,11 +62,13 @@ pub(crate) enum QueueKind {
     Queue,
     /// A link asked for a node of its own; it goes with that link.
     Dynamic,
+    /// It gets what is published to topics.
+    Subscription,
 }
 
-/// Whether it is the name of a node that was made for a link.
-pub(crate) fn is_dynamic(name: &str) -> bool {
-    name.starts_with(DYNAMIC_NAMES)
+/// Whether it is a name of our making, of a node that was made for a link, or of a subscription.
+pub(crate) fn is_ours(name: &str) -> bool {
+    name.starts_with(DYNAMIC_NAMES) || name.starts_with(SUBSCRIPTIONS)
 }
 
 impl QueueNode {
@@ -186,7 +192,7 @@ impl Shard {
             return Ok(queue);
         }
         let destination = self.destinations.lookup(name, None);
-        if !destination.auto_create || is_dynamic(name) {
+        if !destination.auto_create || is_ours(name) {
             return Err(Refusal::NotFound);
         }
         self.declare_queue(now, name, QueueKind::Queue, DestinationRule::default())
@@ -200,11 +206,24 @@ impl Shard {
         kind: QueueKind,
         overrides: DestinationRule,
     ) -> Result<QueueId, Refusal> {
+        self.declare_node(now, name, kind, overrides, None)
+    }
+
+    /// The same, for a subscription too.
+    pub(crate) fn declare_node(
+        &mut self,
+        now: u64,
+        name: &str,
+        kind: QueueKind,
+        overrides: DestinationRule,
+        subscription: Option<Box<Subscription>>,
+    ) -> Result<QueueId, Refusal> {
         debug_assert!(self.queues.find(name).is_none());
         if self.queues.len() >= QUEUES_MAX {
             return Err(Refusal::ResourceLimit);
         }
-        let destination = self.evaluate(name, kind, &overrides);
+        let topic = subscription.as_ref().map(|subscription| subscription.terms.topic.clone());
+        let destination = self.evaluate(topic.as_deref().unwrap_or(name), kind, &overrides);
         let queue = self.engine.declare_queue(destination.properties);
         let node = QueueNode {
             name: name.into(),
@@ -215,6 +234,7 @@ impl Shard {
             producers: Producers::default(),
             had_consumer: false,
             unused_since: now,
+            subscription,
             idle_watched: None,
         };
         self.queues.insert(queue, node);
@@ -222,19 +242,25 @@ impl Shard {
         Ok(queue)
     }
 
-    /// What holds for a queue by the rules as they are now.
+    /// What holds for a queue by the rules as they are now; a subscription has those of its topic.
     fn evaluate(&self, name: &str, kind: QueueKind, overrides: &DestinationRule) -> Destination {
-        let destination = self.destinations.lookup(name, Some(overrides));
+        let destination = match kind {
+            QueueKind::Queue | QueueKind::Dynamic => self.destinations.lookup(name, Some(overrides)),
+            QueueKind::Subscription => self.destinations.lookup_topic(name, Some(overrides)),
+        };
         match kind {
             QueueKind::Queue => destination,
             // It has its link's life.
             QueueKind::Dynamic => Destination { auto_delete: false, idle_expiry_us: None, ..destination },
+            // It ends as its terms say.
+            QueueKind::Subscription => Destination { auto_delete: false, ..destination },
         }
     }
 
     /// The rules have changed.
     pub(crate) fn on_destinations(&mut self, destinations: Arc<Destinations>) {
         self.destinations = destinations;
+        self.destinations_version += 1;
         self.queues.review_from = Some(0);
     }
 
@@ -254,7 +280,8 @@ impl Shard {
     /// Lets a queue take over what rules and its overrides say now.
     pub(crate) fn apply_properties(&mut self, now: u64, queue: QueueId) {
         let Some(node) = self.queues.get(queue) else { return };
-        let destination = self.evaluate(&node.name, node.kind, &node.overrides);
+        let topic = node.subscription.as_ref().map(|subscription| &*subscription.terms.topic);
+        let destination = self.evaluate(topic.unwrap_or(&node.name), node.kind, &node.overrides);
         if destination.properties != node.destination.properties {
             self.engine.set_properties(now, queue, destination.properties);
         }
@@ -293,8 +320,8 @@ impl Shard {
         Ok(consumer)
     }
 
-    /// A consumer of the queue was closed. A queue that goes with its last one is deleted.
-    pub(crate) fn note_consumer_closed(&mut self, now: u64, queue: QueueId) {
+    /// A consumer of the queue was closed, `closed`: with its terminus. A queue that goes with its last one is deleted.
+    pub(crate) fn note_consumer_closed(&mut self, now: u64, queue: QueueId, closed: bool) {
         let Some(node) = self.queues.get_mut(queue) else { return };
         node.consumers -= 1;
         if node.consumers == 0 && node.had_consumer && node.destination.auto_delete {
@@ -302,6 +329,7 @@ impl Shard {
             self.delete_queue(now, queue);
         } else {
             self.note_unused(now, queue);
+            self.review_subscription(now, queue, closed);
         }
     }
 
@@ -323,20 +351,30 @@ impl Shard {
 
     /// Deletes a queue of this shard; the links of its consumers and producers end with `amqp:resource-deleted`.
     pub(crate) fn delete_queue(&mut self, now: u64, queue: QueueId) {
+        let mut subscription = None;
         if let Some(node) = self.queues.remove(queue) {
             self.dismiss_producers(queue, node.producers);
+            subscription = node.subscription;
         }
         for owner in self.engine.delete_queue(now, queue) {
-            match Owner::unpack(owner) {
-                Owner::Connection { index, link } => {
-                    if let Some((slot, _)) = self.connections.at(index) {
-                        self.end_deleted(slot, link);
-                    }
+            self.end_consumer(owner, Ending::Deleted);
+        }
+        if let Some(subscription) = subscription {
+            self.on_subscription_deleted(now, queue, *subscription);
+        }
+    }
+
+    /// Tells the link of a consumer that it has none any more.
+    pub(crate) fn end_consumer(&mut self, owner: u64, ending: Ending) {
+        match Owner::unpack(owner) {
+            Owner::Connection { index, link } => {
+                if let Some((slot, _)) = self.connections.at(index) {
+                    self.end_consumer_link(slot, link, ending);
                 }
-                Owner::Target { index } => {
-                    if let Some(HomeTarget { shard, link, .. }) = self.targets.remove(index) {
-                        self.post(shard, Lane::Control, Mail::ConsumerGone { link });
-                    }
+            }
+            Owner::Target { index } => {
+                if let Some(HomeTarget { shard, link, .. }) = self.targets.remove(index) {
+                    self.post(shard, Lane::Control, Mail::ConsumerGone { link, ending });
                 }
             }
         }

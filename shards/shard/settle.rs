@@ -10,7 +10,7 @@ use corelane_wire::amqp10::{DeliveryState, Encode, Map, Outcome};
 use crate::Shard;
 use crate::connection::{ConsumerAt, Link};
 use crate::event::ConnectionSlot;
-use crate::mail::{LinkRef, Mail, Settlement, UNKNOWN_TRANSACTION};
+use crate::mail::{Ending, LinkRef, Mail, Settlement, UNKNOWN_TRANSACTION};
 use crate::retiring::Said;
 use crate::transaction::Failure;
 
@@ -141,19 +141,28 @@ impl Shard {
         acquisition: Acquisition,
         map: Map<'_>,
     ) {
-        if let Some(message) = self.engine.message_mut(consumer, place, acquisition) {
-            message.annotate(map);
+        let Some(message) = self.engine.message_mut(consumer, place, acquisition) else { return };
+        if let Some(before) = message.annotate(map) {
+            // It has bytes of its own now, whoever shared the others.
+            self.memory_used += message.memory();
+            self.forget(before);
         }
     }
 
-    pub(crate) fn on_detached(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
-        self.unbind(now, slot, link);
+    /// `closed`: the peer has closed the link's terminus.
+    pub(crate) fn on_detached(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, closed: bool) {
+        self.end_link(now, slot, link, closed);
         self.touch(slot);
     }
 
     /// A link has ended: its consumer is closed; a producer stays until all its messages are answered.
     pub(crate) fn unbind(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
+        self.end_link(now, slot, link, false);
+    }
+
+    fn end_link(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, closed: bool) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        let id = connection.id;
         match connection.link_mut(link) {
             None => {}
             Some(Link::Producer(producer)) => {
@@ -161,8 +170,8 @@ impl Shard {
                 let dynamic = producer.dynamic.take();
                 self.forget_producer(now, slot, link);
                 self.release_detached(slot, link);
-                if let Some(at) = dynamic {
-                    self.delete_dynamic(now, at);
+                if let Some(node) = dynamic {
+                    self.delete_dynamic(now, node);
                 }
             }
             Some(Link::Coordinator(coordinator)) => {
@@ -177,16 +186,28 @@ impl Shard {
                 let Some(Link::Consumer(consumer)) = connection.unbind(link) else { return };
                 let was_seen = consumer.was_seen();
                 match consumer.at {
-                    ConsumerAt::Nowhere(_) => {}
-                    ConsumerAt::Here(id) => self.close_consumer_here(now, id, was_seen),
+                    ConsumerAt::Nowhere(pending) => {
+                        let link = LinkRef { connection: id, link, attachment: consumer.attachment };
+                        if closed && pending.request.subscription.is_some_and(|terms| terms.durable) {
+                            self.end_subscription_anywhere(now, &pending.request.queue, link);
+                        }
+                    }
+                    ConsumerAt::Here(id) => self.close_consumer_here(now, id, was_seen, closed),
                     ConsumerAt::Elsewhere(target) => {
                         connection.targets -= 1;
-                        let mail = Mail::CloseConsumer { consumer: target.consumer, was_seen };
+                        let mail = Mail::CloseConsumer { consumer: target.consumer, was_seen, closed };
                         self.peers.control(&mut self.effects, target.home, mail);
                     }
                 }
-                if let Some(at) = consumer.dynamic {
-                    self.delete_dynamic(now, at);
+                if let Some(node) = consumer.dynamic {
+                    self.delete_dynamic(now, node);
+                }
+            }
+            Some(Link::Unsubscriber(_)) => {
+                let Some(Link::Unsubscriber(unsubscriber)) = connection.unbind(link) else { return };
+                let link = LinkRef { connection: id, link, attachment: unsubscriber.attachment };
+                if let (true, true, Some(name)) = (closed, unsubscriber.found, unsubscriber.names.last()) {
+                    self.end_subscription_anywhere(now, name, link);
                 }
             }
         }
@@ -194,12 +215,18 @@ impl Shard {
 
     /// What the consumer holds goes back. The oldest delivery counts as failed if the peer may have seen it: it is the one the
     /// peer may have failed on.
-    pub(crate) fn close_consumer_here(&mut self, now: u64, consumer: ConsumerId, was_seen: bool) {
+    pub(crate) fn close_consumer_here(
+        &mut self,
+        now: u64,
+        consumer: ConsumerId,
+        was_seen: bool,
+        closed: bool,
+    ) {
         let oldest_written = if was_seen { self.engine.oldest_held(consumer) } else { None };
         let queue = self.engine.explain(consumer).map(|view| view.queue);
         self.engine.close_consumer(now, consumer, oldest_written);
         if let Some(queue) = queue {
-            self.note_consumer_closed(now, queue);
+            self.note_consumer_closed(now, queue, closed);
         }
     }
 
@@ -214,22 +241,26 @@ impl Shard {
         }
     }
 
-    pub(crate) fn on_consumer_gone(&mut self, link: LinkRef) {
+    pub(crate) fn on_consumer_gone(&mut self, link: LinkRef, ending: Ending) {
         if let Some((slot, link)) = self.target_link(link) {
-            self.end_deleted(slot, link);
+            self.end_consumer_link(slot, link, ending);
         }
     }
 
-    pub(crate) fn end_deleted(&mut self, slot: ConnectionSlot, link: LinkId) {
+    pub(crate) fn end_consumer_link(&mut self, slot: ConnectionSlot, link: LinkId, ending: Ending) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        // The consumer went with its queue.
+        // The consumer is gone already.
         if let Some(Link::Consumer(consumer)) = connection.unbind(link) {
             if let Some(transactions) = connection.transactions.as_deref_mut() {
                 transactions.forget_link(link, Failure::QueueGone);
             }
             connection.targets -= u32::from(matches!(consumer.at, ConsumerAt::Elsewhere(_)));
         }
-        let error = ErrorSpec { condition: "amqp:resource-deleted", description: "the queue was deleted" };
+        let (condition, description) = match ending {
+            Ending::Deleted => ("amqp:resource-deleted", "the queue was deleted"),
+            Ending::Stolen => ("amqp:link:stolen", "the subscription's link was attached elsewhere"),
+        };
+        let error = ErrorSpec { condition, description };
         connection.protocol.detach(link, true, Some(error));
         self.touch(slot);
     }

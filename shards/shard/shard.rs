@@ -26,14 +26,15 @@ use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::home::home_shard;
-use crate::limits::{ASSEMBLY_SHARE, OUTPUT_BYTES_MAX};
+use crate::limits::OUTPUT_BYTES_MAX;
 use crate::mail::{ConnectionId, Mail};
 use crate::message::Message;
 use crate::participant::Participations;
 use crate::peers::Peers;
 use crate::producers::ProducerAt;
-use crate::queues::{Queues, is_dynamic};
+use crate::queues::{Queues, is_ours};
 use crate::target::HomeTargets;
+use crate::topology::Topology;
 use crate::transaction::Failure;
 
 /// The virtual host of every queue so far.
@@ -77,16 +78,21 @@ pub struct Shard {
     pub(crate) destinations: Arc<Destinations>,
     /// As they were when the shard began: they say where queues live, which does not change.
     began_with: Arc<Destinations>,
-    memory_max: u64,
+    /// How often they have changed.
+    pub(crate) destinations_version: u64,
+    pub(crate) memory_max: u64,
     /// Bytes of the messages in queues.
-    memory_used: u64,
+    pub(crate) memory_used: u64,
     /// Bytes of messages of which frames are still to come.
-    memory_assembled: u64,
+    pub(crate) memory_assembled: u64,
     pub(crate) connections: Connections,
     pub(crate) touched: Vec<ConnectionSlot>,
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(crate) engine: Engine<Message>,
     pub(crate) queues: Queues,
+    pub(crate) topology: Topology,
+    /// Queues that want the message in hand; kept for its memory.
+    pub(crate) wanting: Vec<QueueId>,
     pub(crate) buffers: Buffers,
     pub(crate) peers: Peers,
     pub(crate) targets: HomeTargets,
@@ -149,6 +155,7 @@ impl Shard {
             elsewhere: config.elsewhere,
             began_with: Arc::clone(&destinations),
             destinations,
+            destinations_version: 0,
             memory_max: config.memory,
             memory_used: 0,
             memory_assembled: 0,
@@ -157,6 +164,8 @@ impl Shard {
             timers: BinaryHeap::new(),
             engine: Engine::new(Limits { hash_seed: config.boot, ..Limits::default() }),
             queues: Queues::default(),
+            topology: Topology::new(config.index, config.shards, config.boot),
+            wanting: Vec::new(),
             buffers: Buffers::new(),
             peers: Peers::new(config.shards),
             targets: HomeTargets::new(),
@@ -202,8 +211,7 @@ impl Shard {
         self.peers.post_batches(&mut self.effects);
         self.try_moves();
         while let Some(message) = self.engine.take_spent() {
-            self.memory_used -= message.memory();
-            self.buffers.give(message.into_bytes());
+            self.forget(message);
         }
         if self.stopping && self.connections.is_empty() && !self.stopped {
             self.stopped = true;
@@ -425,8 +433,10 @@ impl Shard {
             Mail::CaughtUp { link } => self.on_caught_up(now, link),
             Mail::Lent { link, epoch, posted } => self.on_lent(link, epoch, posted),
             Mail::Settle(settlements) => self.on_settle(now, from, settlements),
-            Mail::CloseConsumer { consumer, was_seen } => self.on_close_consumer(now, consumer, was_seen),
-            Mail::ConsumerGone { link } => self.on_consumer_gone(link),
+            Mail::CloseConsumer { consumer, was_seen, closed } => {
+                self.on_close_consumer(now, consumer, was_seen, closed)
+            }
+            Mail::ConsumerGone { link, ending } => self.on_consumer_gone(link, ending),
             Mail::Renew { consumer, place, acquisition } => {
                 self.renew_here(now, consumer, place, acquisition);
             }
@@ -439,6 +449,10 @@ impl Shard {
             Mail::ProducerMoved { queue, attached, link } => {
                 self.on_producer_moved(queue, attached, ProducerAt { shard: from, link });
             }
+            Mail::Topology(mail) => self.on_topology(now, from, mail),
+            Mail::LookUpSubscription { link, name } => self.on_look_up_subscription(from, link, &name),
+            Mail::SubscriptionLookedUp { link, result } => self.on_subscription_looked_up(now, link, result),
+            Mail::EndSubscription { name, link } => self.end_subscription(now, &name, link),
             Mail::Destinations(destinations) => self.on_destinations(destinations),
             Mail::Forward(messages) => self.on_forward(now, from, messages),
             Mail::Forwarded { count, bytes } => self.peers.forwards_answered(from, count, bytes),
@@ -456,41 +470,6 @@ impl Shard {
         }
     }
 
-    /// Accounts for a message that is about to be enqueued; false if there is no room for it.
-    pub(crate) fn take_memory(&mut self, message: &Message) -> bool {
-        let fits = self.memory_used + message.memory() <= self.memory_max;
-        self.memory_used += if fits { message.memory() } else { 0 };
-        fits
-    }
-
-    /// Lets a connection join no more of messages in parts than there is memory for. It is memory apart: a message for a full
-    /// queue is refused when it is whole, and its link goes on.
-    pub(crate) fn bound_assembly(&mut self, slot: ConnectionSlot) {
-        let free = (self.memory_max / ASSEMBLY_SHARE).saturating_sub(self.memory_assembled);
-        if let Some(connection) = self.connections.get_mut(slot) {
-            let size_max = connection.assembled + usize::try_from(free).unwrap_or(usize::MAX / 2);
-            connection.protocol.bound_assembly(size_max);
-        }
-    }
-
-    /// What a connection that leaves has of them is another shard's business.
-    pub(crate) fn forget_assembly(&mut self, connection: &mut Connection) {
-        self.memory_assembled -= std::mem::take(&mut connection.assembled) as u64;
-    }
-
-    /// Accounts for what a connection has of messages in parts.
-    pub(crate) fn count_assembly(&mut self, slot: ConnectionSlot) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let assembled = if connection.closing { 0 } else { connection.protocol.assembled_size() };
-        let before = std::mem::replace(&mut connection.assembled, assembled);
-        self.memory_assembled = self.memory_assembled - before as u64 + assembled as u64;
-    }
-
-    /// The message was not enqueued after all.
-    pub(crate) fn give_memory(&mut self, message: &Message) {
-        self.memory_used -= message.memory();
-    }
-
     /// Puts mail into a lane to another participant.
     pub(crate) fn post(&mut self, to: usize, lane: Lane, mail: Mail) {
         debug_assert_ne!(to, self.index);
@@ -499,7 +478,7 @@ impl Shard {
 
     /// The shard that the queue of this name lives on.
     pub(crate) fn home_of(&self, queue: &str) -> usize {
-        let pinned = if is_dynamic(queue) { None } else { self.began_with.pin(queue) };
+        let pinned = if is_ours(queue) { None } else { self.began_with.pin(queue) };
         match pinned.and_then(|shard| usize::try_from(shard).ok()) {
             Some(shard) if shard < self.shards => shard,
             Some(_) | None => home_shard(VIRTUAL_HOST, queue, self.shards),

@@ -16,19 +16,21 @@
 
 use std::collections::VecDeque;
 
-use corelane_engine::{Acquisition, ConsumerId, Desire, Outcome, PauseReason, Place};
+use corelane_engine::{Acquisition, ConsumerId, Desire, Outcome, PauseReason, Place, QueueId};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::LinkId;
 use corelane_wire::amqp10::Map;
 use slab::Slab;
 
 use crate::Shard;
-use crate::connection::{ConsumerAt, QueueAt};
+use crate::connection::{ConsumerAt, DynamicNode};
 use crate::deliver::{Owner, Written};
 use crate::event::ConnectionSlot;
 use crate::limits::{RECALL_GRACE_US, RECALL_TIMEOUT_US, TARGET_BYTES_MAX, TARGET_MESSAGES_MAX};
 use crate::mail::{Answer, ConsumeRequest, LinkRef, Loan, Mail, Refusal, RemoteDelivery, Settlement};
 use crate::participant::RetirementAnswers;
+use crate::subscription::Claim;
+use crate::topology::Change;
 
 /// The connection's side.
 #[derive(Debug)]
@@ -266,18 +268,24 @@ impl HomeTarget {
 /// Home's side.
 impl Shard {
     pub(crate) fn on_consume(&mut self, now: u64, from: usize, link: LinkRef, request: &ConsumeRequest) {
-        let result = self.attach_target(now, from, link, request);
+        if let Some(terms) = &request.subscription {
+            let claim = Claim { shard: from, link, priority: request.priority };
+            self.subscribe(now, claim, &request.queue, (**terms).clone());
+            return;
+        }
+        let queue = self.find_or_create(now, &request.queue);
+        let result = queue.and_then(|queue| self.attach_target(now, from, link, queue, request));
         self.post(from, Lane::Control, Mail::Consuming { link, result });
     }
 
-    fn attach_target(
+    pub(crate) fn attach_target(
         &mut self,
         now: u64,
         from: usize,
         link: LinkRef,
+        queue: QueueId,
         request: &ConsumeRequest,
     ) -> Result<ConsumerId, Refusal> {
-        let queue = self.find_or_create(now, &request.queue)?;
         let index = self.targets.slab.vacant_key() as u32;
         let spec = request.spec(Owner::Target { index }.pack())?;
         let browse = request.browse;
@@ -360,10 +368,15 @@ impl Shard {
         self.answer_retirements(from, answers);
     }
 
-    pub(crate) fn on_close_consumer(&mut self, now: u64, consumer: ConsumerId, was_seen: bool) {
+    /// The link of a consumer whose connection lives elsewhere.
+    pub(crate) fn target_link_of(&mut self, consumer: ConsumerId) -> Option<LinkRef> {
+        Some(self.target_of(consumer)?.link)
+    }
+
+    pub(crate) fn on_close_consumer(&mut self, now: u64, consumer: ConsumerId, was_seen: bool, closed: bool) {
         if let Some(Owner::Target { index }) = self.engine.owner(consumer).map(Owner::unpack) {
             self.targets.remove(index);
-            self.close_consumer_here(now, consumer, was_seen);
+            self.close_consumer_here(now, consumer, was_seen, closed);
         }
     }
 
@@ -603,11 +616,13 @@ impl Shard {
     }
 
     /// Deletes a dynamic node wherever it is.
-    pub(crate) fn delete_dynamic(&mut self, now: u64, at: QueueAt) {
-        if at.shard == self.index {
-            self.delete_queue(now, at.queue);
-        } else {
-            self.post(at.shard, Lane::Control, Mail::DeleteQueue { queue: at.queue });
+    pub(crate) fn delete_dynamic(&mut self, now: u64, node: DynamicNode) {
+        match node {
+            DynamicNode::Queue(at) if at.shard == self.index => self.delete_queue(now, at.queue),
+            DynamicNode::Queue(at) => {
+                self.post(at.shard, Lane::Control, Mail::DeleteQueue { queue: at.queue })
+            }
+            DynamicNode::Topic(topic) => self.propose(now, Change::EndTopic(topic), None),
         }
     }
 }

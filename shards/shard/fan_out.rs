@@ -1,0 +1,286 @@
+//! How does a message for a topic get to its subscriptions, and what does its producer hear?
+//!
+//! It is routed on its producer's shard, and goes once to each shard with a queue that gets it, with the list of those queues; its bytes
+//! are shared. It takes the way that messages for queues take, so that its order, the windows and the answers are theirs. The
+//! producer hears one answer when every shard has given its own: accepted, unless one refused (the others keep it). A message that
+//! nobody has subscribed to is accepted.
+//!
+//! A producer's routes are looked up when they may have changed, not for each message.
+
+use std::sync::Arc;
+
+use corelane_engine::{Origin, QueueId};
+use corelane_protocol::amqp10::LinkId;
+
+use crate::Shard;
+use crate::connection::QueueAt;
+use crate::event::ConnectionSlot;
+use crate::mail::{HandoffMessage, HandoffTarget, LinkRef, PublishOutcome};
+use crate::message::Message;
+use crate::producers::ProducerAt;
+use crate::publish::{Arrival, Delivery};
+use crate::subscription::Publisher;
+
+/// Where the messages of a producer on a topic go, as it was when it was last looked up.
+#[derive(Debug)]
+pub(crate) struct TopicRoute {
+    topic: Box<str>,
+    routes: Arc<Routes>,
+}
+
+/// Where the messages for a topic go.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    /// What this was looked up in, and where: a connection may move.
+    version: (usize, u64, u64),
+    /// A temporary topic that is gone.
+    pub(crate) is_gone: bool,
+    pub(crate) here: Option<Arc<Routed>>,
+    pub(crate) elsewhere: Vec<(usize, Arc<Routed>)>,
+}
+
+/// The queues of one shard that a message goes to.
+#[derive(Debug)]
+pub struct Routed {
+    queues: Vec<QueueId>,
+    /// Microseconds; the topic's, which stands above the producer's.
+    expiration_us: Option<u64>,
+}
+
+/// A message that is on its way to several shards.
+#[derive(Debug)]
+pub(crate) struct FanOut {
+    delivery_id: u32,
+    /// Shards that have yet to answer.
+    unanswered: u32,
+    outcome: PublishOutcome,
+}
+
+/// A producer's messages on their way to several shards, the earlier ones first.
+#[derive(Debug, Default)]
+pub(crate) struct FanOuts(std::collections::VecDeque<FanOut>);
+
+impl FanOuts {
+    fn begin(&mut self, delivery_id: u32, unanswered: usize, outcome: PublishOutcome) {
+        self.0.push_back(FanOut { delivery_id, unanswered: unanswered as u32, outcome });
+    }
+
+    /// A shard has answered: what the producer is told, if it was the last one.
+    pub(crate) fn answered(&mut self, delivery_id: u32, outcome: PublishOutcome) -> Option<PublishOutcome> {
+        // AMQP 1.0 §2.8.7: delivery-ids are serial numbers; those of one link ascend.
+        let before = |other: &FanOut| (other.delivery_id.wrapping_sub(delivery_id) as i32) < 0;
+        let at = self.0.partition_point(before);
+        let Some(fan_out) = self.0.get_mut(at).filter(|other| other.delivery_id == delivery_id) else {
+            return Some(outcome);
+        };
+        fan_out.unanswered -= 1;
+        fan_out.outcome = fan_out.outcome.and(outcome);
+        if fan_out.unanswered > 0 {
+            return None;
+        }
+        self.0.remove(at).map(|fan_out| fan_out.outcome)
+    }
+}
+
+impl TopicRoute {
+    pub(crate) fn new(topic: &str) -> Self {
+        let routes =
+            Routes { version: (usize::MAX, 0, 0), is_gone: false, here: None, elsewhere: Vec::new() };
+        TopicRoute { topic: topic.into(), routes: Arc::new(routes) }
+    }
+}
+
+impl Shard {
+    /// Where the messages of a producer on a topic go now.
+    pub(crate) fn routes_of(&mut self, slot: ConnectionSlot, link: LinkId) -> Option<Arc<Routes>> {
+        let version = self.routes_version();
+        let route = self.topic_route(slot, link)?;
+        if route.routes.version != version {
+            let topic = route.topic.clone();
+            let routes = self.look_up_routes(&topic);
+            self.topic_route(slot, link)?.routes = routes;
+        }
+        Some(self.topic_route(slot, link)?.routes.clone())
+    }
+
+    fn topic_route(&mut self, slot: ConnectionSlot, link: LinkId) -> Option<&mut TopicRoute> {
+        self.connections.get_mut(slot)?.producer_mut(link)?.topic.as_deref_mut()
+    }
+
+    fn routes_version(&self) -> (usize, u64, u64) {
+        (self.index, self.topology.version(), self.destinations_version)
+    }
+
+    /// Where messages for a topic go.
+    pub(crate) fn look_up_routes(&mut self, topic: &str) -> Arc<Routes> {
+        let expiration_us = self.destinations.lookup_topic(topic, None).properties.expiration_us;
+        let mut found: Vec<QueueAt> = Vec::new();
+        self.topology.matches(topic, |at| found.push(at));
+        found.sort_unstable_by_key(|at| (at.shard, at.queue));
+        let mut routes = Routes {
+            version: self.routes_version(),
+            is_gone: self.is_temporary_topic(topic) && !self.topology.has_temporary(topic),
+            here: None,
+            elsewhere: Vec::new(),
+        };
+        for of_shard in found.chunk_by(|one, other| one.shard == other.shard) {
+            let queues = of_shard.iter().map(|at| at.queue).collect();
+            let routed = Arc::new(Routed { queues, expiration_us });
+            match of_shard[0].shard {
+                shard if shard == self.index => routes.here = Some(routed),
+                shard => routes.elsewhere.push((shard, routed)),
+            }
+        }
+        Arc::new(routes)
+    }
+
+    /// Sends a message to all queues that get it, and answers when all have.
+    pub(crate) fn fan_out(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkRef,
+        delivery: Delivery,
+        routes: &Routes,
+        message: Message,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let (user, container) = (connection.user.clone(), connection.container_hash);
+        if routes.is_gone || routes.elsewhere.is_empty() {
+            let outcome = match &routes.here {
+                Some(routed) if !routes.is_gone => {
+                    self.fan_out_here(now, slot, link, delivery, routed, message)
+                }
+                Some(_) | None => {
+                    self.dissolve(message);
+                    if routes.is_gone { PublishOutcome::NoQueue } else { PublishOutcome::Stored }
+                }
+            };
+            self.answer(slot, delivery, outcome);
+            return;
+        }
+        let shards = routes.elsewhere.len();
+        let is_single = shards == 1 && routes.here.is_none();
+        let Delivery { delivery_id, settled, .. } = delivery;
+        if let Some(producer) = connection.producer_mut(link.link) {
+            producer.unanswered += 1;
+            if !is_single {
+                producer.fan_outs.begin(delivery_id, shards, PublishOutcome::Stored);
+            }
+        }
+        let transaction = delivery.key(link);
+        let mut message = Some(if is_single { message } else { message.passed() });
+        for (n, (to, routed)) in routes.elsewhere.iter().enumerate() {
+            let is_last = n + 1 == shards && routes.here.is_none();
+            let passed = if is_last { message.take() } else { message.as_ref().and_then(Message::another) };
+            let Some(message) = passed else { continue };
+            let target = HandoffTarget::Queues { routed: routed.clone(), container };
+            let user = user.clone();
+            let handoff = HandoffMessage { link, delivery_id, settled, target, user, transaction, message };
+            self.hand_off(slot, *to, handoff);
+        }
+        if let (Some(routed), Some(message)) = (&routes.here, message) {
+            let outcome = self.fan_out_here(now, slot, link, delivery, routed, message);
+            let producer = self.connections.get_mut(slot).and_then(|it| it.producer_mut(link.link));
+            if let Some(fan_out) = producer.and_then(|producer| producer.fan_outs.0.back_mut()) {
+                fan_out.outcome = fan_out.outcome.and(outcome);
+            }
+        }
+    }
+
+    /// This shard's part of it.
+    fn fan_out_here(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkRef,
+        delivery: Delivery,
+        routed: &Routed,
+        message: Message,
+    ) -> PublishOutcome {
+        let Some(connection) = self.connections.get_mut(slot) else { return PublishOutcome::NoQueue };
+        let publisher = Publisher { origin: Origin(link.connection.0), container: connection.container_hash };
+        let arrival = Arrival {
+            message,
+            origin: publisher.origin,
+            user: connection.user.clone(),
+            producer: Some(ProducerAt { shard: self.index, link }),
+            transaction: delivery.key(link),
+            expiration_us: None,
+        };
+        let outcome = self.store_in_all(now, routed, publisher, arrival);
+        if let Some(key) = delivery.key(link) {
+            self.note_work(slot, key.number, self.index);
+            self.work_arrived(now, key);
+        }
+        outcome
+    }
+
+    /// Puts a message into those queues of this shard that want it. What becomes of it in all of them: refused if one refused.
+    pub(crate) fn store_in_all(
+        &mut self,
+        now: u64,
+        routed: &Routed,
+        publisher: Publisher,
+        arrival: Arrival,
+    ) -> PublishOutcome {
+        let Arrival { message, origin, user, producer, transaction, .. } = arrival;
+        let expiration_us = routed.expiration_us;
+        let mut wanting = std::mem::take(&mut self.wanting);
+        let wants = |queue: &&QueueId| self.wants(**queue, publisher, &message);
+        wanting.extend(routed.queues.iter().filter(wants).copied());
+        let outcome = match *wanting {
+            [] => {
+                self.dissolve(message);
+                PublishOutcome::Stored
+            }
+            [queue] => {
+                let arrival = Arrival { message, origin, user, producer, transaction, expiration_us };
+                self.store(now, queue, arrival)
+            }
+            _ => match self.share(message) {
+                Ok(shared) => {
+                    let mut outcome = PublishOutcome::Stored;
+                    for &queue in &wanting {
+                        let Some(message) = shared.another() else { break };
+                        let user = user.clone();
+                        let arrival = Arrival { message, origin, user, producer, transaction, expiration_us };
+                        outcome = outcome.and(self.store(now, queue, arrival));
+                    }
+                    self.dissolve(shared);
+                    outcome
+                }
+                Err(message) => {
+                    self.dissolve(message);
+                    PublishOutcome::Full
+                }
+            },
+        };
+        wanting.clear();
+        self.wanting = wanting;
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use PublishOutcome::{Full, Stored};
+
+    #[test]
+    fn a_producer_hears_of_a_message_when_all_shards_have_answered() {
+        let mut fan_outs = FanOuts::default();
+        for delivery_id in [u32::MAX, 1, 2] {
+            fan_outs.begin(delivery_id, 2, Stored);
+        }
+        // One of a single shard is none of these.
+        assert_eq!(fan_outs.answered(0, Full), Some(Full));
+        assert_eq!(fan_outs.answered(1, Full), None);
+        assert_eq!(fan_outs.answered(u32::MAX, Stored), None);
+        assert_eq!(fan_outs.answered(1, Stored), Some(Full));
+        assert_eq!(fan_outs.answered(u32::MAX, Stored), Some(Stored));
+        assert_eq!(fan_outs.answered(2, Stored), None);
+        assert_eq!(fan_outs.answered(2, Stored), Some(Stored));
+        assert!(fan_outs.0.is_empty());
+    }
+}

@@ -1,0 +1,88 @@
+//! How much memory do this shard's messages take, and is there room for more?
+//!
+//! Counted are the messages in queues, each with its entry; a body that several entries share is counted once. Apart from them stand
+//! messages of which frames are still to come. What travels to another shard is counted there when it is stored.
+
+use crate::Shard;
+use crate::connection::Connection;
+use crate::event::ConnectionSlot;
+use crate::limits::ASSEMBLY_SHARE;
+use crate::message::Message;
+
+impl Shard {
+    /// Accounts for an entry that is about to be enqueued; false if there is no room for it.
+    pub(crate) fn take_memory(&mut self, message: &Message) -> bool {
+        let memory = message.memory();
+        let fits = self.memory_used + memory <= self.memory_max;
+        self.memory_used += if fits { memory } else { 0 };
+        fits
+    }
+
+    /// An entry has left its queue for good, or was not enqueued after all.
+    pub(crate) fn forget(&mut self, message: Message) {
+        self.memory_used -= message.memory();
+        self.dissolve(message);
+    }
+
+    /// An entry has left its queue and goes elsewhere: the message, as it can travel.
+    pub(crate) fn taken_out(&mut self, message: Message) -> Message {
+        self.memory_used -= message.memory();
+        let (message, freed) = message.taken_out();
+        self.memory_used -= freed;
+        message
+    }
+
+    /// An entry that shared its body, and is still counted, has it alone from now on.
+    pub(crate) fn alone(&mut self, message: Message) -> Message {
+        let message = self.taken_out(message);
+        self.memory_used += message.memory();
+        message
+    }
+
+    /// Makes the message one that several entries of this shard can have, and accounts for its body. What it was if there is no room.
+    pub(crate) fn share(&mut self, message: Message) -> Result<Message, Message> {
+        let memory = message.body_memory();
+        if self.memory_used + memory > self.memory_max {
+            return Err(message);
+        }
+        self.memory_used += memory;
+        Ok(message.shared())
+    }
+
+    /// Gives up a message that is no entry.
+    pub(crate) fn dissolve(&mut self, message: Message) {
+        let (freed, bytes) = message.dissolved();
+        self.memory_used -= freed;
+        if let Some(bytes) = bytes {
+            self.buffers.give(bytes);
+        }
+    }
+
+    /// Messages in queues, in bytes.
+    pub fn memory_used(&self) -> u64 {
+        self.memory_used
+    }
+
+    /// Lets a connection join no more of messages in parts than there is memory for. It is memory apart: a message for a full
+    /// queue is refused when it is whole, and its link goes on.
+    pub(crate) fn bound_assembly(&mut self, slot: ConnectionSlot) {
+        let free = (self.memory_max / ASSEMBLY_SHARE).saturating_sub(self.memory_assembled);
+        if let Some(connection) = self.connections.get_mut(slot) {
+            let size_max = connection.assembled + usize::try_from(free).unwrap_or(usize::MAX / 2);
+            connection.protocol.bound_assembly(size_max);
+        }
+    }
+
+    /// What a connection that leaves has of them is another shard's business.
+    pub(crate) fn forget_assembly(&mut self, connection: &mut Connection) {
+        self.memory_assembled -= std::mem::take(&mut connection.assembled) as u64;
+    }
+
+    /// Accounts for what a connection has of messages in parts.
+    pub(crate) fn count_assembly(&mut self, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let assembled = if connection.closing { 0 } else { connection.protocol.assembled_size() };
+        let before = std::mem::replace(&mut connection.assembled, assembled);
+        self.memory_assembled = self.memory_assembled - before as u64 + assembled as u64;
+    }
+}
