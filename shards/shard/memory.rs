@@ -58,11 +58,6 @@ impl Shard {
         }
     }
 
-    /// Messages in queues, in bytes.
-    pub fn memory_used(&self) -> u64 {
-        self.memory_used
-    }
-
     /// Lets a connection join no more of messages in parts than there is memory for. It is memory apart: a message for a full
     /// queue is refused when it is whole, and its link goes on.
     pub(crate) fn bound_assembly(&mut self, slot: ConnectionSlot) {

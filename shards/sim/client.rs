@@ -8,9 +8,9 @@ use corelane_protocol::amqp10::{
     TransactionId,
 };
 use corelane_wire::amqp10::{
-    DeliveryState, DistributionMode, Encode, Header, Map, MapSection, MapWriter, Properties,
-    ReceiverSettleMode, Sections, SenderSettleMode, Source, Symbols, Target, TargetArchetype, Value,
-    write_application_properties, write_data,
+    DeliveryState, DistributionMode, Encode, ExpiryPolicy, Header, Map, MapSection, MapWriter, Properties,
+    ReceiverSettleMode, Sections, SenderSettleMode, Source, Symbols, Target, TargetArchetype,
+    TerminusDurability, Value, write_application_properties, write_data,
 };
 
 /// A message that arrived.
@@ -39,6 +39,10 @@ pub struct ReceiverOptions {
     pub dynamic: bool,
     /// Outcomes are said unsettled, and the broker settles first.
     pub settles_second: bool,
+    /// What stays when the link is detached.
+    pub durable: bool,
+    /// Of its source: `topic`, `shared`, `global` and such.
+    pub capabilities: Vec<&'static str>,
 }
 
 /// How a sender attaches.
@@ -48,6 +52,8 @@ pub struct SenderOptions {
     /// No address: each message says where it goes.
     pub anonymous: bool,
     pub dynamic: bool,
+    /// Of its target.
+    pub capabilities: Vec<&'static str>,
 }
 
 /// A message to send.
@@ -127,6 +133,7 @@ impl Client {
         let target = Target {
             address: (!options.anonymous && !options.dynamic).then_some(address),
             dynamic: options.dynamic,
+            capabilities: Symbols::new(&options.capabilities),
             ..Target::default()
         };
         let sender_settle_mode =
@@ -160,6 +167,13 @@ impl Client {
             dynamic: options.dynamic,
             distribution_mode: options.browse.then_some(DistributionMode::Copy),
             filter: map(&filters),
+            durable: if options.durable {
+                TerminusDurability::UnsettledState
+            } else {
+                TerminusDurability::None
+            },
+            expiry_policy: if options.durable { ExpiryPolicy::Never } else { ExpiryPolicy::default() },
+            capabilities: Symbols::new(&options.capabilities),
             ..Source::default()
         };
         let sender_settle_mode =
@@ -179,6 +193,21 @@ impl Client {
         self.protocol
             .attach_receiver(self.session(), &request)
             .unwrap_or_else(|| panic!("no handle is left: ended {:?}, closed {:?}", self.ended, self.closed))
+    }
+
+    /// Asks for the durable subscription of this name, to end it by closing the link.
+    pub fn attach_unsubscriber(&mut self, name: &str, capabilities: &[&str]) -> LinkId {
+        let request = AttachRequest {
+            name,
+            source: None,
+            target: Some(TargetArchetype::Target(Target::default())),
+            sender_settle_mode: SenderSettleMode::Unsettled,
+            receiver_settle_mode: ReceiverSettleMode::First,
+            max_message_size: None,
+            desired_capabilities: Symbols::new(capabilities),
+            properties: None,
+        };
+        self.protocol.attach_receiver(self.session(), &request).expect("a handle is left")
     }
 
     /// Queues a message whose body is `body`; it is sent when there is credit. Returns its token.
@@ -279,6 +308,11 @@ impl Client {
     /// Ends the session.
     pub fn end(&mut self) {
         self.protocol.end(self.session(), None);
+    }
+
+    /// Ends the attachment and leaves the terminus.
+    pub fn suspend(&mut self, link: LinkId) {
+        self.protocol.detach(link, false, None);
     }
 
     pub fn close(&mut self) {

@@ -161,15 +161,25 @@ impl World {
 
     /// A client, accepted by this shard, with its session begun.
     pub fn connect(&mut self, shard: usize) -> usize {
-        let client = self.open(shard);
+        self.connect_as(shard, "client")
+    }
+
+    /// The same, of this container.
+    pub fn connect_as(&mut self, shard: usize, container: &str) -> usize {
+        let client = self.open_as(shard, container);
         self.run();
         client
     }
 
     /// A client on its way: this shard accepts it, and nothing further is waited for.
     pub fn open(&mut self, shard: usize) -> usize {
+        self.open_as(shard, "client")
+    }
+
+    fn open_as(&mut self, shard: usize, container: &str) -> usize {
         let client = self.clients.len();
-        self.clients.push(Client::new(self.client_config.clone(), self.now));
+        let config = amqp10::Config { container_id: container.into(), ..self.client_config.clone() };
+        self.clients.push(Client::new(config, self.now));
         self.sockets.push(SimSocket {
             shard,
             slot: None,
