@@ -60,7 +60,7 @@ struct Topics {
 }
 
 fn seeds() -> u64 {
-    std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(15)
+    std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(8)
 }
 
 impl Topics {
