@@ -217,6 +217,22 @@ fn s49_producers_of_a_full_queue_wait_and_go_on() {
     });
 }
 
+/// Credit that a producer has left is taken back: what it sends later waits.
+#[test]
+fn s49_a_full_queue_takes_credit_back() {
+    Stage::both("bytes-max=50 overflow=block", |mut stage| {
+        for n in 0..50 {
+            stage.send(&[&n.to_string()]);
+        }
+        let stored = stage.messages();
+        assert!((5..20).contains(&stored), "{stored}");
+        assert_eq!(stage.world.clients[stage.producer].credit_left(stage.sender), 0);
+        stage.world.clients[stage.consumer].accepts = true;
+        let link = stage.receive(100);
+        assert_eq!(stage.bodies(link).len(), 50);
+    });
+}
+
 /// A link without an address waits for the full queue, too; after its end nobody waits for it.
 #[test]
 fn s49_links_without_an_address_wait_as_well() {
