@@ -79,25 +79,8 @@ impl Shard {
             self.on_request(now, slot, received);
             return;
         }
-        let amqp10::Message { link, delivery_id, settled, payload, message_format, transaction } = received;
-        let bytes = self.owned(slot, payload);
-        let mut delivery = Delivery { link, delivery_id, settled, transaction: None };
-        match transaction.map(|id| self.transaction_for(slot, &id)).transpose() {
-            Ok(number) => delivery.transaction = number,
-            Err(outcome) => {
-                self.buffers.give(bytes);
-                self.answer(slot, delivery, outcome);
-                return;
-            }
-        }
-        let message = match Message::new(bytes, message_format) {
-            Ok(message) => message,
-            Err(bytes) => {
-                self.buffers.give(bytes);
-                self.answer(slot, delivery, PublishOutcome::Malformed);
-                return;
-            }
-        };
+        let Some((delivery, message)) = self.read_message(slot, received) else { return };
+        let Delivery { link, delivery_id, settled, .. } = delivery;
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let id = connection.id;
         let user = connection.user.clone();
@@ -150,6 +133,34 @@ impl Shard {
             producer.unanswered += 1;
         }
         self.hand_off(slot, to, handoff);
+    }
+
+    /// What has been received, as a message of its transaction; none if its producer was told what is wrong with it.
+    fn read_message(
+        &mut self,
+        slot: ConnectionSlot,
+        received: amqp10::Message<'_>,
+    ) -> Option<(Delivery, Message)> {
+        let amqp10::Message { link, delivery_id, settled, payload, message_format, transaction } = received;
+        let bytes = self.owned(slot, payload);
+        let mut delivery = Delivery { link, delivery_id, settled, transaction: None };
+        match transaction.map(|id| self.transaction_for(slot, &id)).transpose() {
+            Ok(number) => delivery.transaction = number,
+            Err(outcome) => {
+                self.buffers.give(bytes);
+                self.answer(slot, delivery, outcome);
+                return None;
+            }
+        }
+        let message = match Message::new(bytes, message_format) {
+            Ok(message) => message,
+            Err(bytes) => {
+                self.buffers.give(bytes);
+                self.answer(slot, delivery, PublishOutcome::Malformed);
+                return None;
+            }
+        };
+        Some((delivery, message))
     }
 
     /// The message's bytes, in a vector that fits.
