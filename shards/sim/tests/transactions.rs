@@ -649,3 +649,54 @@ fn an_outcome_whose_delivery_went_back_does_not_commit() {
         world.run();
     }
 }
+
+/// One shard has prepared, another cannot: what the peer had not settled is still its own.
+#[test]
+fn what_was_prepared_in_vain_is_the_consumers_again() {
+    for shards in 2..=3 {
+        let mut world = world(shards, 8);
+        let controller = Controller::connect(&mut world, 0);
+        let client = controller.client;
+        fill(&mut world, &controller.queues, &["a"]);
+        let maker = world.connect(shards - 1);
+        let options = SenderOptions { dynamic: true, ..SenderOptions::default() };
+        let made = world.clients[maker].attach_sender("made", "", &options);
+        world.run();
+        let name = world.clients[maker].addresses[0].1.clone();
+        let sender = world.clients[client].attach_sender("to it", &name, &SenderOptions::default());
+        let mut links = Vec::new();
+        for queue in &controller.queues {
+            let link = consume(&mut world, client, queue, &second());
+            world.clients[client].credit(link, 1);
+            links.push(link);
+        }
+        world.run();
+        let number = controller.declare(&mut world);
+        let say = |world: &mut World, number| {
+            for link in &links {
+                let id = delivery(world, client, *link, "a");
+                world.clients[client].settle_in(*link, id, number, Outcome::Accepted);
+            }
+            world.run();
+        };
+        say(&mut world, number);
+        world.clients[client].send_in(sender, number, "n");
+        world.run();
+        world.clients[maker].detach(made);
+        world.run();
+        assert_eq!(controller.discharge(&mut world, number, false), "rejected amqp:transaction:rollback");
+        let other = world.connect(0);
+        for (link, queue) in links.iter().zip(&controller.queues) {
+            let id = delivery(&world, client, *link, "a");
+            assert!(world.clients[client].is_unsettled(*link, id));
+            let rival = consume(&mut world, other, queue, &ReceiverOptions::default());
+            world.clients[other].credit(rival, 1);
+        }
+        world.run();
+        assert_eq!(world.clients[other].received, [], "nobody else gets it");
+        let number = controller.declare(&mut world);
+        say(&mut world, number);
+        controller.commit(&mut world, number);
+        assert_eq!((depths(&world), participations(&world)), ((0, 0, 0), 0));
+    }
+}
