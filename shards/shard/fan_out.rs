@@ -20,6 +20,7 @@ use crate::message::Message;
 use crate::producers::ProducerAt;
 use crate::publish::{Arrival, Delivery};
 use crate::subscription::Publisher;
+use crate::transaction::Failure;
 
 /// Where the messages of a producer on a topic go, as it was when it was last looked up.
 #[derive(Debug)]
@@ -212,6 +213,10 @@ impl Shard {
         if let Some(key) = delivery.key(link) {
             self.note_work(slot, key.number, self.index);
             self.work_arrived(now, key);
+            // The producer's link may be gone when all have answered, and with it what it would be told.
+            if let (true, Some(transactions)) = (outcome != PublishOutcome::Stored, self.transactions(slot)) {
+                transactions.fail(key.number, Failure::Refused(outcome));
+            }
         }
         outcome
     }

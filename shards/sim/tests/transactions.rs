@@ -700,3 +700,49 @@ fn what_was_prepared_in_vain_is_the_consumers_again() {
         assert_eq!((depths(&world), participations(&world)), ((0, 0, 0), 0));
     }
 }
+
+/// A message for a topic inside a transaction reaches every subscription when that commits, and none when it does not.
+#[test]
+fn a_topics_subscriptions_see_a_transaction_when_it_commits() {
+    for shards in 1..=4 {
+        for fail in [false, true] {
+            let mut world = world(shards, 9);
+            let controller = Controller::connect(&mut world, 0);
+            let mut subscribers = Vec::new();
+            for n in 0..2 * shards {
+                let client = world.connect(n % shards);
+                let pattern = ["topic://news.*", "topic://news.eu"][n % 2];
+                let link = world.clients[client].attach_receiver(
+                    &format!("s{n}"),
+                    pattern,
+                    &ReceiverOptions::default(),
+                );
+                world.run();
+                world.clients[client].credit(link, 10);
+                subscribers.push((client, link));
+            }
+            world.run();
+            let client = controller.client;
+            let sender =
+                world.clients[client].attach_sender("t", "topic://news.eu", &SenderOptions::default());
+            world.run();
+            let number = controller.declare(&mut world);
+            let tokens = ["1", "2"].map(|body| world.clients[client].send_in(sender, number, body));
+            world.run();
+            for token in tokens {
+                assert_eq!(outcome(&world, client, token), format!("accepted in {number}"));
+            }
+            assert!(subscribers.iter().all(|(client, link)| world.clients[*client].bodies(*link).is_empty()));
+            // One that leaves is no concern of the publisher.
+            let (gone, link) = subscribers.pop().expect("there are two");
+            world.clients[gone].detach(link);
+            world.run();
+            assert_eq!(controller.discharge(&mut world, number, fail), "accepted", "{shards} shards");
+            let expect: &[&str] = if fail { &[] } else { &["1", "2"] };
+            for (client, link) in subscribers {
+                assert_eq!(world.clients[client].bodies(link), expect, "{shards} shards");
+            }
+            assert_eq!(participations(&world), 0);
+        }
+    }
+}
