@@ -7,6 +7,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod support;
+#[path = "model/undecided.rs"]
+mod undecided;
+#[path = "model/views.rs"]
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +23,10 @@ enum State {
     Available,
     Held(u64),
     Acquired(ConsumerId, Acquisition, u64),
+    /// In an open transaction; to be held until then.
+    Pending(Option<u64>),
+    /// In an open transaction, by this consumer.
+    Retired(ConsumerId),
 }
 
 #[derive(Debug)]
@@ -33,6 +41,13 @@ struct Entry {
     key: Option<u8>,
     /// A later one of its key has come.
     replaced: bool,
+}
+
+impl Entry {
+    /// Neither a consumer nor a transaction has it.
+    fn is_free(&self) -> bool {
+        matches!(self.state, State::Available | State::Held(_))
+    }
 }
 
 struct Want {
@@ -138,7 +153,8 @@ impl Model {
             34..46 => self.change_desire(),
             46..69 => self.pull_next(),
             69 => self.remove(),
-            70..84 => self.settle(),
+            70..80 => self.settle(),
+            80..84 => self.decide(),
             84 => self.renew(),
             85..89 => self.pass(),
             89 => self.pull_any(),
@@ -170,15 +186,19 @@ impl Model {
         let held_until = random.chance(10).then_some(self.now + ticks * TICK);
         let origin = Origin(random.below(3) as u64);
         let priority = random.below(11) as u8;
+        let pending = random.chance(6);
         let key = (self.keys && random.chance(2)).then(|| random.below(4) as u8);
-        let last_value = key.map(|key| [key].into());
-        let message = note.clone();
-        let publication =
-            Publication { priority, expires_at, held_until, origin, last_value, ..Publication::new(message) };
-        let last =
-            self.entries.iter().find(|(_, entry)| key.is_some() && entry.key == key && !entry.replaced);
-        let last = last.map(|(place, entry)| (*place, matches!(entry.state, State::Acquired(..))));
-        let gone = last.filter(|(_, held)| !held).map(|(place, _)| place);
+        let publication = Publication {
+            priority,
+            expires_at,
+            held_until,
+            origin,
+            pending,
+            last_value: key.map(|key| [key].into()),
+            ..Publication::new(note.clone())
+        };
+        let last = self.last_of(key.filter(|_| !pending));
+        let gone = last.filter(|place| self.entries[place].is_free());
         let room = self.make_room(gone);
         let place = match self.engine.enqueue(self.now, self.queue, publication) {
             Ok(place) => place,
@@ -188,13 +208,12 @@ impl Model {
             }
         };
         assert!(room);
-        match last {
-            Some((place, true)) => self.entries.get_mut(&place).unwrap().replaced = true,
-            Some((place, false)) => drop(self.entries.remove(&place)),
-            None => {}
-        }
+        self.replace(last);
         let expires_at = self.properties.expiration_us.map(|after| self.now + after).or(expires_at);
-        let state = held_until.map_or(State::Available, State::Held);
+        let state = match pending {
+            true => State::Pending(held_until),
+            false => held_until.map_or(State::Available, State::Held),
+        };
         let refused = BTreeSet::new();
         let (deliveries, acquisitions, replaced) = (0, 0, false);
         let entry =
@@ -202,6 +221,26 @@ impl Model {
         assert!(self.entries.insert(place, entry).is_none());
         if !self.properties.priorities {
             assert_eq!(self.entries.keys().next_back(), Some(&place), "a new entry comes last");
+        }
+    }
+
+    /// The entry that is the last of a key.
+    fn last_of(&self, key: Option<u8>) -> Option<Place> {
+        let is_last = |entry: &Entry| {
+            key.is_some() && entry.key == key && !entry.replaced && !matches!(entry.state, State::Pending(_))
+        };
+        self.entries.iter().find(|(_, entry)| is_last(entry)).map(|(place, _)| *place)
+    }
+
+    /// Another one is the last of its key from now on.
+    fn replace(&mut self, last: Option<Place>) {
+        let Some(place) = last else {
+            return;
+        };
+        if self.entries[&place].is_free() {
+            self.entries.remove(&place);
+        } else {
+            self.entries.get_mut(&place).unwrap().replaced = true;
         }
     }
 
@@ -216,9 +255,7 @@ impl Model {
                 Overflow::Block => return true,
                 Overflow::DropOldest => {}
             }
-            let free = self.entries.iter().filter(|(place, entry)| {
-                !matches!(entry.state, State::Acquired(..)) && gone != Some(**place)
-            });
+            let free = self.entries.iter().filter(|(place, entry)| entry.is_free() && gone != Some(**place));
             let oldest =
                 free.map(|(place, _)| *place).min_by_key(|place| (u64::MAX - place.level() as u64, *place));
             let Some(oldest) = oldest else {
@@ -334,7 +371,7 @@ impl Model {
         if self.random.chance(10) {
             let purged = self.engine.purge(self.now, self.queue);
             let before = self.entries.len();
-            self.entries.retain(|_, entry| matches!(entry.state, State::Acquired(..)));
+            self.entries.retain(|_, entry| !entry.is_free());
             assert_eq!(purged as usize, before - self.entries.len());
         }
     }
@@ -343,10 +380,10 @@ impl Model {
         let places: Vec<Place> = self.entries.keys().copied().collect();
         if let Some(place) = self.random.pick(&places).copied() {
             let removed = self.engine.remove(self.now, self.queue, place);
-            if matches!(self.entries[&place].state, State::Acquired(..)) {
-                assert_eq!(removed, None);
-            } else {
+            if self.entries[&place].is_free() {
                 assert_eq!(removed, self.entries.remove(&place).map(|entry| entry.note));
+            } else {
+                assert_eq!(removed, None);
             }
         }
     }
@@ -357,43 +394,12 @@ impl Model {
             State::Acquired(consumer, acquisition, deadline) => {
                 Some((*place, *consumer, *acquisition, deadline))
             }
-            State::Available | State::Held(_) => None,
+            State::Available | State::Held(_) | State::Pending(_) | State::Retired(_) => None,
         });
         if let Some((place, consumer, acquisition, deadline)) = held.next() {
             assert_eq!(self.engine.renew(self.now, consumer, place, acquisition), Settled::Done);
             *deadline = after.map_or(u64::MAX, |after| self.now + after);
         }
-    }
-
-    /// What the engine tells of the queue is what there is.
-    fn look(&mut self) {
-        let full = self.properties.overflow == Overflow::Block
-            && self.properties.messages_max.is_some_and(|max| self.entries.len() as u64 >= max);
-        assert_eq!(self.engine.is_full(self.queue), full);
-        self.waiting |= full;
-        if self.random.chance(2) {
-            let room = self.waiting && !full;
-            assert_eq!(self.engine.poll_room(), room.then_some(self.queue));
-            self.waiting = full;
-        }
-        let listed = self.engine.entries(self.queue, Place(0));
-        let listed = listed.map(|(place, note, view)| {
-            let held = match view.state {
-                EntryState::Acquired(consumer) => Some(consumer),
-                _ => None,
-            };
-            (place, note, held)
-        });
-        let entries = self.entries.iter().map(|(place, entry)| {
-            let held = match entry.state {
-                State::Acquired(consumer, ..) => Some(consumer),
-                State::Available | State::Held(_) => None,
-            };
-            (*place, &entry.note, held)
-        });
-        assert!(listed.eq(entries));
-        let mut free = self.entries.iter().filter(|(_, entry)| matches!(entry.state, State::Available));
-        assert_eq!(self.engine.head(self.queue), free.next().map(|(place, _)| *place));
     }
 
     fn settle(&mut self) {
@@ -412,26 +418,39 @@ impl Model {
             assert_eq!(settled, Settled::Late);
             return;
         }
-        let outcome = match self.random.below(10) {
-            0..4 => Outcome::Accepted,
-            4 => Outcome::Rejected,
-            5 | 6 => RELEASED,
-            7 => FAILED,
-            8 => NOT_HERE,
-            _ => Outcome::Modified { delivery_failed: true, undeliverable_here: true },
-        };
+        if self.random.chance(3) {
+            assert_eq!(self.engine.retire(self.now, consumer, place, acquisition), Settled::Done);
+            self.entries.get_mut(&place).unwrap().state = State::Retired(consumer);
+            return;
+        }
+        let outcome = self.any_outcome();
         if self.random.chance(4) {
             let weight = self.random.below(8) as i64;
             self.engine.message_mut(consumer, place, acquisition).unwrap().weight = weight;
             self.entries.get_mut(&place).unwrap().note.weight = weight;
         }
         assert_eq!(self.engine.settle(self.now, consumer, place, acquisition, outcome), Settled::Done);
+        self.end(place, consumer, outcome);
+    }
+
+    fn any_outcome(&mut self) -> Outcome {
+        match self.random.below(10) {
+            0..4 => Outcome::Accepted,
+            4 => Outcome::Rejected,
+            5 | 6 => RELEASED,
+            7 => FAILED,
+            8 => NOT_HERE,
+            _ => Outcome::Modified { delivery_failed: true, undeliverable_here: true },
+        }
+    }
+
+    fn end(&mut self, place: Place, consumer: ConsumerId, outcome: Outcome) {
         match outcome {
             Outcome::Accepted => drop(self.entries.remove(&place)),
             Outcome::Rejected => self.bury(place),
             Outcome::Released => self.come_back(place, false),
             Outcome::Modified { delivery_failed, undeliverable_here } => {
-                if undeliverable_here {
+                if undeliverable_here && self.wants.contains_key(&consumer) {
                     self.entries.get_mut(&place).unwrap().refused.insert(consumer);
                 }
                 self.come_back(place, delivery_failed);
@@ -479,6 +498,7 @@ impl Model {
                 State::Available => entry.expires_at,
                 State::Held(until) => Some(until.min(entry.expires_at.unwrap_or(u64::MAX))),
                 State::Acquired(_, _, deadline) => Some(deadline),
+                State::Pending(_) | State::Retired(_) => None,
             };
             if time.is_some_and(|time| time <= self.now) {
                 due.push(*place);
@@ -486,6 +506,7 @@ impl Model {
         }
         if due.is_empty() {
             assert_eq!(depth.messages as usize, self.entries.len());
+            assert_eq!((depth.pending + depth.retired) as usize, self.undecided().len());
             self.take_out();
             return;
         }
@@ -501,6 +522,7 @@ impl Model {
                     entry.state = State::Available;
                 }
                 State::Available | State::Held(_) => self.bury(place),
+                State::Pending(_) | State::Retired(_) => unreachable!("it has no time"),
             }
         }
         assert_eq!(self.engine.depth(self.queue).unwrap().messages as usize, self.entries.len());
@@ -538,8 +560,8 @@ impl Model {
         self.entries.iter().filter(|(_, other)| other.note.group == entry.note.group).all(|(at, other)| {
             match other.state {
                 State::Available => *at >= place || other.expires_at.is_some_and(|time| time <= self.now),
-                State::Held(_) => true,
-                State::Acquired(holder, ..) => holder == consumer,
+                State::Held(_) | State::Pending(_) => true,
+                State::Acquired(holder, ..) | State::Retired(holder) => holder == consumer,
             }
         })
     }
@@ -720,6 +742,7 @@ impl Model {
         let held = self.entries.iter().filter_map(|(place, entry)| match entry.state {
             State::Acquired(holder, acquisition, _) if holder == consumer => Some((*place, acquisition)),
             State::Acquired(..) | State::Available | State::Held(_) => None,
+            State::Pending(_) | State::Retired(_) => None,
         });
         held.collect()
     }
@@ -735,6 +758,10 @@ fn run(seeds: std::ops::Range<u64>, steps: usize) {
             model.run_dry();
             model.engine.delete_queue(model.now, model.queue);
             model.engine.verify();
+            for place in model.undecided() {
+                assert!(!model.engine.drop_pending(model.queue, place));
+                assert!(!model.engine.roll_back_retired(model.now, model.queue, place, true));
+            }
             while model.engine.run_slice(model.now) {
                 model.engine.verify();
                 while model.engine.take_spent().is_some() {}

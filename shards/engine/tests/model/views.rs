@@ -1,0 +1,38 @@
+//! Does the engine tell what there is?
+
+use corelane_engine::*;
+
+use super::{Model, State};
+
+impl Model {
+    /// What the engine tells of the queue is what there is.
+    pub(crate) fn look(&mut self) {
+        let full = self.properties.overflow == Overflow::Block
+            && self.properties.messages_max.is_some_and(|max| self.entries.len() as u64 >= max);
+        assert_eq!(self.engine.is_full(self.queue), full);
+        self.waiting |= full;
+        if self.random.chance(2) {
+            let room = self.waiting && !full;
+            assert_eq!(self.engine.poll_room(), room.then_some(self.queue));
+            self.waiting = full;
+        }
+        let listed = self.engine.entries(self.queue, Place(0));
+        let listed = listed.map(|(place, note, view)| {
+            let held = match view.state {
+                EntryState::Acquired(consumer) => Some(consumer),
+                _ => None,
+            };
+            (place, note, held)
+        });
+        let entries = self.entries.iter().map(|(place, entry)| {
+            let held = match entry.state {
+                State::Acquired(consumer, ..) => Some(consumer),
+                State::Available | State::Held(_) | State::Pending(_) | State::Retired(_) => None,
+            };
+            (*place, &entry.note, held)
+        });
+        assert!(listed.eq(entries));
+        let mut free = self.entries.iter().filter(|(_, entry)| matches!(entry.state, State::Available));
+        assert_eq!(self.engine.head(self.queue), free.next().map(|(place, _)| *place));
+    }
+}
