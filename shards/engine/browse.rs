@@ -27,7 +27,7 @@ impl<M: Message> Engine<M> {
             }
         }
         let mut matched = std::mem::take(&mut self.matched);
-        self.match_classes(&self.queues[queue].browse_matching, entry, &mut matched);
+        self.work += self.match_classes(&self.queues[queue].browse_matching, entry, &mut matched);
         let plain = self.queues[queue].browse_plain;
         if plain != NONE {
             matched.push(plain);
@@ -59,6 +59,8 @@ impl<M: Message> Engine<M> {
                 next = self.next_on_level(now, index, &mut browser.cursors[level], level, &mut steps);
             }
         }
+        let looked_at = self.limits.pull_steps_max - steps;
+        self.work += (looked_at * self.classes[self.consumers[index].class].node_count()) as u64;
         self.consumers[index].browser = Some(browser);
         next
     }

@@ -66,6 +66,8 @@ pub struct Engine<M> {
     pub(crate) now: u64,
     /// An entry whose message was lent out to be changed: its size is not counted in its queue until that is asked for.
     pub(crate) lent: Option<EntryRef>,
+    /// Nodes of filters evaluated so far.
+    pub(crate) work: u64,
     pub(crate) next_acquisition: u32,
     pub(crate) next_ticket: u64,
     /// Classes that match the entry in hand; kept for its memory.
@@ -108,6 +110,7 @@ impl<M: Message> Engine<M> {
             roomy: VecDeque::new(),
             now: 0,
             lent: None,
+            work: 0,
             next_acquisition: 1,
             next_ticket: 0,
             matched: Vec::new(),
@@ -174,6 +177,13 @@ impl<M: Message> Engine<M> {
         for consumer in consumers {
             self.review(consumer);
         }
+    }
+
+    /// What all that was done so far has cost in filters: operators, identifiers and literals of those that were evaluated to
+    /// find out for whom messages are. One message costs up to twice [`Limits::filter_nodes_max`]; who has more to do than
+    /// one message bounds it by asking here.
+    pub fn work(&self) -> u64 {
+        self.work
     }
 
     /// A message that left for good, so that its memory can be used again.

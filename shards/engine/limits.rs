@@ -18,7 +18,7 @@ pub struct Limits {
     /// Operators, identifiers and literals of all filters of one queue's acquiring classes, or of its browsing ones: what one message
     /// may cost at most. Full: `attach_consumer` answers [`crate::AttachRefusal::ClassesFull`].
     pub filter_nodes_max: usize,
-    /// The same, times entries, that one slice of scanning evaluates at most, if that is more than one entry.
+    /// The same, times entries, that one slice of scanning, or of what is due, evaluates at most, if that is more than one entry.
     pub scan_nodes_max: usize,
     /// Classes without a consumer that are kept, on one queue, so that the next attach need not scan. Full: the one idle
     /// for longest is forgotten.

@@ -484,9 +484,9 @@ impl<M: Message> Engine<M> {
     }
 
     /// The classes that an entry is for.
-    pub(crate) fn match_acquiring(&self, entry: EntryRef, matched: &mut Vec<u32>) {
+    pub(crate) fn match_acquiring(&mut self, entry: EntryRef, matched: &mut Vec<u32>) {
         let queue = &self.queues[self.store.queue(entry)];
-        self.match_classes(&queue.matching, entry, matched);
+        self.work += self.match_classes(&queue.matching, entry, matched);
         if queue.plain != NONE {
             matched.push(queue.plain);
         }

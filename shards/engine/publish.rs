@@ -232,17 +232,22 @@ impl<M: Message> Engine<M> {
         }
     }
 
-    /// The classes among these that an entry is for.
-    pub(crate) fn match_classes(&self, matching: &Matching, entry: EntryRef, matched: &mut Vec<u32>) {
+    /// The classes among these that an entry is for. Answers how many nodes of filters were evaluated for it.
+    pub(crate) fn match_classes(&self, matching: &Matching, entry: EntryRef, matched: &mut Vec<u32>) -> u64 {
         matched.clear();
         if matching.count == 0 {
-            return;
+            return 0;
         }
         matched.extend_from_slice(&matching.unfiltered);
         if let Some(reader) = Reader::new(&self.store, entry) {
             matching.index.candidates(&reader, |class| matched.push(class));
         }
-        matched.retain(|class| self.matches(*class, entry));
+        let mut work = 0;
+        matched.retain(|class| {
+            work += self.classes[*class].node_count() as u64;
+            self.matches(*class, entry)
+        });
+        work
     }
 
     /// Whether an entry is for a class.

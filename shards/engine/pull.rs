@@ -212,6 +212,7 @@ impl<M: Message> Engine<M> {
             let Some(place) = self.classes[class].candidates.front().copied() else {
                 break None;
             };
+            self.work += self.classes[class].node_count() as u64;
             if let Some(entry) = self.candidate(class, place) {
                 break Some((place, entry));
             }

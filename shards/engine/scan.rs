@@ -97,6 +97,7 @@ impl<M: Message> Engine<M> {
                 return;
             }
             self.counters.scanned += 1;
+            self.work += self.classes[class].node_count() as u64;
             let place = self.store.place(entry);
             self.classes[class].scan = ScanState::Alone(place.next());
             if self.matches(class, entry)

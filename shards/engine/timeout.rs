@@ -22,11 +22,15 @@ impl<M: Message> Engine<M> {
     pub fn handle_timeout(&mut self, now: u64) -> bool {
         self.now = now;
         let mut budget = self.limits.timeout_slice_max as u32;
+        let work_max = self.work + self.limits.scan_nodes_max as u64;
         while let Some(handle) = self.wheel.poll(now, &mut budget) {
             let entry = EntryRef(handle);
             self.store.entry_mut(entry).timer = None;
             if !self.queues[self.store.queue(entry)].deleted {
                 self.handle_due(now, entry);
+            }
+            if self.work >= work_max {
+                break;
             }
         }
         while let Some(class) = self.idle_classes.first()

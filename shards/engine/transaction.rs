@@ -27,6 +27,7 @@ use crate::slots::NONE;
 impl<M: Message> Engine<M> {
     /// Makes a pending entry visible. False: it is not there (any more).
     pub fn commit_pending(&mut self, now: u64, queue: QueueId, place: Place) -> bool {
+        self.now = now;
         let Some(entry) = self.find_in(queue, place, State::Pending) else {
             return false;
         };
@@ -58,11 +59,12 @@ impl<M: Message> Engine<M> {
     /// [`roll_back_retired`](Self::roll_back_retired).
     pub fn retire(
         &mut self,
-        _now: u64,
+        now: u64,
         consumer: ConsumerId,
         place: Place,
         acquisition: Acquisition,
     ) -> Settled {
+        self.now = now;
         let Some((index, entry)) = self.find_held(consumer, place, acquisition) else {
             return self.settled_late(consumer);
         };
@@ -90,6 +92,7 @@ impl<M: Message> Engine<M> {
 
     /// Lets an outcome happen to a retired entry. False: it is not there (any more).
     pub fn commit_retired(&mut self, now: u64, queue: QueueId, place: Place, outcome: Outcome) -> bool {
+        self.now = now;
         let Some(entry) = self.find_in(queue, place, State::Retired) else {
             return false;
         };

@@ -85,6 +85,8 @@ pub(crate) enum Hold {
     Lane { to: usize },
     /// The peer does not read what we send.
     Output,
+    /// This turn has done as much as it may.
+    Turn,
 }
 
 /// What a link of the protocol is bound to.

@@ -26,7 +26,7 @@ use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::home::home_shard;
-use crate::limits::OUTPUT_BYTES_MAX;
+use crate::limits::{OUTPUT_BYTES_MAX, TURN_WORK_MAX};
 use crate::mail::{ConnectionId, Mail};
 use crate::message::Message;
 use crate::participant::Participations;
@@ -103,6 +103,10 @@ pub struct Shard {
     pub(crate) continuing: VecDeque<(ConnectionSlot, LinkId)>,
     /// Connections whose consumers here wait for those elsewhere, and until when; the earliest first, about.
     pub(crate) waiting_for_others: VecDeque<(u64, ConnectionSlot)>,
+    /// Connections that wait for the next turn, in line.
+    pub(crate) waiting_for_turn: VecDeque<ConnectionSlot>,
+    /// The engine's work at which this turn has done what it may.
+    pub(crate) work_until: u64,
     /// Connections that wait to move to another shard.
     pub(crate) moving: Vec<ConnectionSlot>,
     pub(crate) head: Vec<u8>,
@@ -173,6 +177,8 @@ impl Shard {
             targets_due: Vec::new(),
             continuing: VecDeque::new(),
             waiting_for_others: VecDeque::new(),
+            waiting_for_turn: VecDeque::new(),
+            work_until: TURN_WORK_MAX,
             moving: Vec::new(),
             head: Vec::new(),
             effects: Vec::new(),
@@ -200,6 +206,7 @@ impl Shard {
 
     /// Ends a turn: timers, bounded deliveries, gathered settlements and mail; asks for the flushes that are due.
     pub fn finish_turn(&mut self, now: u64) -> Turn {
+        self.resume_waiting(now);
         let mut more_work = self.run_timers(now);
         more_work |= self.engine.run_slice(now);
         more_work |= self.run_dead_letters(now);
@@ -217,6 +224,7 @@ impl Shard {
             self.stopped = true;
             self.effects.push(Effect::Stopped);
         }
+        more_work |= !self.waiting_for_turn.is_empty();
         Turn { more_work, next_deadline: self.next_deadline() }
     }
 
@@ -309,7 +317,7 @@ impl Shard {
     pub(crate) fn advance(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         match connection.hold {
-            None | Some(Hold::Credentials | Hold::Move { .. }) => {}
+            None | Some(Hold::Credentials | Hold::Move { .. } | Hold::Turn) => {}
             Some(Hold::Lane { to }) => {
                 if self.peers.has_room(to) {
                     self.release_hold(now, slot);

@@ -62,3 +62,58 @@ fn a_slice_is_bounded_by_what_its_entries_cost() {
     assert_eq!(engine.counters().scanned, 500);
     assert!(slices >= 500 / most);
 }
+
+#[test]
+fn work_is_what_was_evaluated() {
+    let mut engine = Engine::<Note>::new(Limits::default());
+    let queue = engine.declare_queue(QueueProperties::default());
+    engine.enqueue(0, queue, note(1)).unwrap();
+    assert_eq!(engine.work(), 0, "without filters nothing is");
+    let mut nodes = 0;
+    for n in 0..5 {
+        nodes += costly(n).node_count() as u64;
+        let spec = ConsumerSpec { filter: Some(costly(n)), ..ConsumerSpec::new(0) };
+        engine.attach_consumer(0, queue, spec).unwrap();
+    }
+    for n in 0..1000 {
+        let filter = Filter::parse(&format!("id = {}", n + 1000)).unwrap();
+        engine
+            .attach_consumer(0, queue, ConsumerSpec { filter: Some(filter), ..ConsumerSpec::new(0) })
+            .unwrap();
+    }
+    while engine.run_slice(0) {}
+    let before = engine.work();
+    engine.enqueue(0, queue, note(2)).unwrap();
+    assert_eq!(engine.work() - before, nodes, "those that the index rules out cost nothing");
+    let before = engine.work();
+    engine.enqueue(0, queue, note(1001)).unwrap();
+    assert!((nodes + 1..nodes + 10).contains(&(engine.work() - before)), "one more is asked");
+}
+
+#[test]
+fn what_is_due_is_bounded_by_what_it_costs() {
+    let mut bench = Bench::plain().unchecked();
+    let until = Some(bench.now + TICK);
+    for id in 0..200 {
+        bench.put(Publication { held_until: until, ..note(id) });
+    }
+    let mut nodes = 0;
+    for n in 0..20 {
+        nodes += costly(n).node_count();
+        bench.attach(ConsumerSpec { filter: Some(costly(n)), ..ConsumerSpec::new(0) });
+    }
+    bench.now += 2 * TICK;
+    let most = (Limits::default().scan_nodes_max + nodes) as u64;
+    let mut slices = 1;
+    loop {
+        let before = bench.engine.work();
+        let more = bench.engine.handle_timeout(bench.now);
+        assert!(bench.engine.work() - before <= most);
+        if !more {
+            break;
+        }
+        slices += 1;
+    }
+    assert_eq!(bench.depth().available, 200);
+    assert!(slices > 200 * nodes / (Limits::default().scan_nodes_max + nodes));
+}
