@@ -69,7 +69,7 @@ impl Shard {
                 return !self.continuing.is_empty();
             };
             bytes += self.serve(now, consumer);
-            if bytes >= TURN_BYTES_MAX || self.engine.work() >= self.work_until {
+            if bytes >= TURN_BYTES_MAX || self.is_turn_over() {
                 return true;
             }
         }

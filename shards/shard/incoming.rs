@@ -13,7 +13,7 @@ use crate::attach_topic::container_hash;
 use crate::connection::Hold;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Peer};
-use crate::limits::{INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES, QUEUE_NAME_BYTES_MAX, TURN_WORK_MAX};
+use crate::limits::{INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES, QUEUE_NAME_BYTES_MAX};
 use crate::mail::{ConnectionId, Mail, SaslReply, SaslStep};
 use crate::shard::VIRTUAL_HOST;
 
@@ -80,9 +80,9 @@ impl Shard {
             if connection.hold.is_none() && connection.unsent_bytes() > OUTPUT_HOLD_BYTES {
                 connection.hold = Some(Hold::Output);
             }
-            if connection.hold.is_none() && self.engine.work() >= self.work_until {
+            if connection.hold.is_none() && self.turn.is_over(&self.engine) {
                 connection.hold = Some(Hold::Turn);
-                self.waiting_for_turn.push_back(slot);
+                self.turn.join(slot);
             }
             if connection.hold.is_some() {
                 return input;
@@ -90,25 +90,6 @@ impl Shard {
             let Some(event) = connection.protocol.receive(now, &mut input) else { return input };
             self.on_protocol_event(now, slot, event);
         }
-    }
-
-    /// A new turn begins for those who wait for it: each goes on for its share of what the turn may do, at the end of the line if
-    /// that was not enough. What is left is for what arrives before the next turn.
-    pub(crate) fn resume_waiting(&mut self, now: u64) {
-        let turn_until = self.engine.work() + TURN_WORK_MAX;
-        let count = self.waiting_for_turn.len();
-        for _ in 0..count {
-            if self.engine.work() >= turn_until {
-                break;
-            }
-            let Some(slot) = self.waiting_for_turn.pop_front() else { break };
-            let waits = self.connections.get_mut(slot).is_some_and(|it| it.hold == Some(Hold::Turn));
-            if waits {
-                self.work_until = turn_until.min(self.engine.work() + TURN_WORK_MAX.div_ceil(count as u64));
-                self.release_hold(now, slot);
-            }
-        }
-        self.work_until = turn_until;
     }
 
     fn bound_input(&mut self, now: u64, slot: ConnectionSlot) {

@@ -47,6 +47,7 @@ mod subscription;
 mod target;
 mod topology;
 mod transaction;
+mod turn;
 
 pub use corelane_mailbox::Lane;
 pub use counters::Counters;

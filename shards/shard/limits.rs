@@ -6,8 +6,8 @@ pub const TURN_DELIVERIES_MAX: usize = 256;
 /// Bytes of deliveries in one turn, checked after each delivery.
 pub const TURN_BYTES_MAX: usize = 1 << 20;
 
-/// Nodes of filters evaluated in one turn ([`Engine::work`](corelane_engine::Engine::work)), checked before each frame and
-/// after each delivery. Beyond it connections wait with what they sent, in line, for the next turn.
+/// Nodes of filters evaluated in one turn ([`Engine::work`](corelane_engine::Engine::work)), checked before each frame,
+/// after each message from another shard and after each delivery. Beyond it they wait, in line, for the next turn.
 pub const TURN_WORK_MAX: u64 = 1 << 18;
 
 /// Unsent output of a connection above which its consumers pause (reason: socket).

@@ -291,7 +291,9 @@ impl Shard {
     pub(crate) fn on_handoff(&mut self, now: u64, from: usize, mut handoff: Handoff) {
         let Handoff { messages, answers } = &mut handoff;
         debug_assert!(answers.is_empty());
-        for handoff in messages.drain(..) {
+        let mut coming = messages.drain(..);
+        let mut rest = Vec::new();
+        while let Some(handoff) = coming.next() {
             let HandoffMessage { link, delivery_id, settled, target, user, transaction, message } = handoff;
             let bytes = message.memory();
             let producer = Some(ProducerAt { shard: from, link });
@@ -317,6 +319,14 @@ impl Shard {
                 }
                 Some(_) | None => answers.push(stored),
             }
+            if self.is_turn_over() {
+                rest.extend(coming.by_ref());
+                break;
+            }
+        }
+        drop(coming);
+        if !rest.is_empty() {
+            self.turn.put_back(from, Handoff { messages: rest, answers: Vec::new() });
         }
         self.post(from, Lane::Control, Mail::Stored(handoff));
     }

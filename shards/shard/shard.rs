@@ -26,7 +26,7 @@ use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::home::home_shard;
-use crate::limits::{OUTPUT_BYTES_MAX, TURN_WORK_MAX};
+use crate::limits::OUTPUT_BYTES_MAX;
 use crate::mail::{ConnectionId, Mail};
 use crate::message::Message;
 use crate::participant::Participations;
@@ -36,6 +36,7 @@ use crate::queues::{Queues, is_ours};
 use crate::target::HomeTargets;
 use crate::topology::Topology;
 use crate::transaction::Failure;
+use crate::turn::TurnLine;
 
 /// The virtual host of every queue so far.
 pub(crate) const VIRTUAL_HOST: &str = "/";
@@ -103,10 +104,8 @@ pub struct Shard {
     pub(crate) continuing: VecDeque<(ConnectionSlot, LinkId)>,
     /// Connections whose consumers here wait for those elsewhere, and until when; the earliest first, about.
     pub(crate) waiting_for_others: VecDeque<(u64, ConnectionSlot)>,
-    /// Connections that wait for the next turn, in line.
-    pub(crate) waiting_for_turn: VecDeque<ConnectionSlot>,
-    /// The engine's work at which this turn has done what it may.
-    pub(crate) work_until: u64,
+    /// Who waits for the next turn.
+    pub(crate) turn: TurnLine,
     /// Connections that wait to move to another shard.
     pub(crate) moving: Vec<ConnectionSlot>,
     pub(crate) head: Vec<u8>,
@@ -177,8 +176,7 @@ impl Shard {
             targets_due: Vec::new(),
             continuing: VecDeque::new(),
             waiting_for_others: VecDeque::new(),
-            waiting_for_turn: VecDeque::new(),
-            work_until: TURN_WORK_MAX,
+            turn: TurnLine::new(config.shards),
             moving: Vec::new(),
             head: Vec::new(),
             effects: Vec::new(),
@@ -206,7 +204,7 @@ impl Shard {
 
     /// Ends a turn: timers, bounded deliveries, gathered settlements and mail; asks for the flushes that are due.
     pub fn finish_turn(&mut self, now: u64) -> Turn {
-        self.resume_waiting(now);
+        self.resume_line(now);
         let mut more_work = self.run_timers(now);
         more_work |= self.engine.run_slice(now);
         more_work |= self.run_dead_letters(now);
@@ -224,7 +222,7 @@ impl Shard {
             self.stopped = true;
             self.effects.push(Effect::Stopped);
         }
-        more_work |= !self.waiting_for_turn.is_empty();
+        more_work |= !self.turn.is_empty();
         Turn { more_work, next_deadline: self.next_deadline() }
     }
 
@@ -432,7 +430,7 @@ impl Shard {
             Mail::SaslReply { connection, reply } => self.on_sasl_reply(now, connection, reply),
             Mail::Resolve { link, queue } => self.on_resolve(now, from, link, &queue),
             Mail::Resolved { link, result, window } => self.on_resolved(now, from, link, (result, window)),
-            Mail::Handoff(handoff) => self.on_handoff(now, from, handoff),
+            Mail::Handoff(handoff) => self.receive_handoff(now, from, handoff),
             Mail::Stored(handoff) => self.on_stored(now, from, handoff),
             Mail::Consume { link, request } => self.on_consume(now, from, link, &request),
             Mail::Consuming { link, result } => self.on_consuming(now, from, link, result),

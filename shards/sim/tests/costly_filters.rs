@@ -2,7 +2,7 @@
 //! time.
 
 use corelane_shard::limits::TURN_WORK_MAX;
-use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World};
+use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
 
 /// A filter of many conditions that no message fits.
 fn costly(n: usize) -> String {
@@ -12,23 +12,32 @@ fn costly(n: usize) -> String {
 
 #[test]
 fn filters_do_not_make_a_turn_long_and_others_go_on() {
+    for shards in [1, 2] {
+        publish_to_costly_filters(shards);
+    }
+}
+
+/// The queues are on the first shard, those who publish on the last.
+fn publish_to_costly_filters(shards: usize) {
     const MESSAGES: usize = 150;
-    let mut world = World::new(&Setup { verify: false, ..Setup::new(1) });
+    let mut world = World::new(&Setup { verify: false, ..Setup::new(shards) });
+    let mut names = names_homed_at(0, shards);
+    let (costly_queue, cheap_queue) = names.next().zip(names.next()).expect("there are many");
     let receiver = world.connect(0);
     for n in 0..30 {
         let options = ReceiverOptions { selector: Some(costly(n)), ..ReceiverOptions::default() };
-        let link = world.clients[receiver].attach_receiver(&format!("r{n}"), "costly", &options);
+        let link = world.clients[receiver].attach_receiver(&format!("r{n}"), &costly_queue, &options);
         world.clients[receiver].credit(link, 10);
     }
-    let publishers: Vec<usize> = (0..3).map(|_| world.connect(0)).collect();
+    let publishers: Vec<usize> = (0..3).map(|_| world.connect(shards - 1)).collect();
     let publishing: Vec<_> = publishers
         .iter()
         .map(|client| {
-            (*client, world.clients[*client].attach_sender("s", "costly", &SenderOptions::default()))
+            (*client, world.clients[*client].attach_sender("s", &costly_queue, &SenderOptions::default()))
         })
         .collect();
     let other = world.connect(0);
-    let elsewhere = world.clients[other].attach_sender("s", "cheap", &SenderOptions::default());
+    let elsewhere = world.clients[other].attach_sender("s", &cheap_queue, &SenderOptions::default());
     world.run();
     world.clients[publishers[0]].send(publishing[0].1, "one");
     let before = world.shards[0].engine().work();

@@ -1,0 +1,115 @@
+//! How much may one turn do?
+//!
+//! What a message costs depends on the filters of its queue, and they may be costly. So a turn has a budget of the engine's work:
+//! when it is used up, connections wait with what they have sent, and messages from other shards with the mail they came in, in
+//! one line. Next turn each of them goes on for its share, and to the end of the line if that was not enough.
+//!
+//! - a connection is in line ⟺ its hold is [`Hold::Turn`] (or it was closed meanwhile); a shard is in line ⟺ handoffs of it wait;
+//! - a turn does at most its budget, and what one frame, one message or one delivery costs beyond;
+//! - the order within a connection, and among the handoffs of a shard, stays. Control mail comes before handoffs anyhow.
+
+use std::collections::VecDeque;
+
+use corelane_engine::Engine;
+
+use crate::Shard;
+use crate::connection::Hold;
+use crate::event::ConnectionSlot;
+use crate::limits::TURN_WORK_MAX;
+use crate::mail::Handoff;
+use crate::message::Message;
+
+/// Who waits for the next turn, and what is left of this one.
+#[derive(Debug)]
+pub(crate) struct TurnLine {
+    line: VecDeque<Waiting>,
+    /// By the shard that sent them.
+    handoffs: Vec<VecDeque<Handoff>>,
+    /// The engine's work at which those whose turn it is have done what they may.
+    work_until: u64,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Connection(ConnectionSlot),
+    Handoffs(usize),
+}
+
+impl TurnLine {
+    pub(crate) fn new(shards: usize) -> Self {
+        let handoffs = (0..shards).map(|_| VecDeque::new()).collect();
+        TurnLine { line: VecDeque::new(), handoffs, work_until: TURN_WORK_MAX }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    /// Whether those whose turn it is have done what they may.
+    pub(crate) fn is_over(&self, engine: &Engine<Message>) -> bool {
+        engine.work() >= self.work_until
+    }
+
+    /// A connection's hold has become [`Hold::Turn`].
+    pub(crate) fn join(&mut self, slot: ConnectionSlot) {
+        self.line.push_back(Waiting::Connection(slot));
+    }
+
+    /// What of a shard's first handoff there was no work left for.
+    pub(crate) fn put_back(&mut self, from: usize, rest: Handoff) {
+        self.handoffs[from].push_front(rest);
+    }
+}
+
+impl Shard {
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.turn.is_over(&self.engine)
+    }
+
+    /// Messages have come from another shard: they are stored, or wait.
+    pub(crate) fn receive_handoff(&mut self, now: u64, from: usize, handoff: Handoff) {
+        let waits = !self.turn.handoffs[from].is_empty();
+        self.turn.handoffs[from].push_back(handoff);
+        if !waits && !self.store_handoffs(now, from) {
+            self.turn.line.push_back(Waiting::Handoffs(from));
+        }
+    }
+
+    /// A new turn begins for those who wait for it. What they leave is for what arrives before the next.
+    pub(crate) fn resume_line(&mut self, now: u64) {
+        let turn_until = self.engine.work() + TURN_WORK_MAX;
+        let count = self.turn.line.len();
+        for _ in 0..count {
+            if self.engine.work() >= turn_until {
+                break;
+            }
+            let Some(waiting) = self.turn.line.pop_front() else { break };
+            let share = TURN_WORK_MAX.div_ceil(count as u64);
+            self.turn.work_until = turn_until.min(self.engine.work() + share);
+            match waiting {
+                Waiting::Connection(slot) => {
+                    let connection = self.connections.get_mut(slot);
+                    if connection.is_some_and(|connection| connection.hold == Some(Hold::Turn)) {
+                        self.release_hold(now, slot);
+                    }
+                }
+                Waiting::Handoffs(from) => {
+                    if !self.store_handoffs(now, from) {
+                        self.turn.line.push_back(waiting);
+                    }
+                }
+            }
+        }
+        self.turn.work_until = turn_until;
+    }
+
+    /// Stores what has come from a shard, in order. False: some of it waits.
+    fn store_handoffs(&mut self, now: u64, from: usize) -> bool {
+        while !self.is_turn_over()
+            && let Some(handoff) = self.turn.handoffs[from].pop_front()
+        {
+            self.on_handoff(now, from, handoff);
+        }
+        self.turn.handoffs[from].is_empty()
+    }
+}
