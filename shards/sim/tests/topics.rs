@@ -686,3 +686,42 @@ fn subscriptions_that_go_in_the_middle_hurt_nobody() {
         check_memory(&world);
     }
 }
+
+/// What is published inside a transaction is seen when it commits, on all shards, also if a subscription has ended meanwhile.
+#[test]
+fn a_transaction_reaches_all_subscriptions_or_none() {
+    for shards in [1, 3] {
+        let mut world = world(shards, 1);
+        let subscribers: Vec<(usize, LinkId)> = (0..4)
+            .map(|n| {
+                let client = world.connect(n % shards);
+                (client, subscribe(&mut world, client, "s", "topic://t.*", &ReceiverOptions::default()))
+            })
+            .collect();
+        let producer = world.connect(0);
+        let coordinator = world.clients[producer].attach_coordinator("txn", &[]);
+        let sender = publish(&mut world, producer, "topic://t.a", &[]);
+        for (fail, body) in [(true, "no"), (false, "yes")] {
+            let declared = world.clients[producer].declare(coordinator);
+            world.run();
+            let outcome = world.clients[producer].outcome(declared).expect("a declare is answered");
+            let number = outcome.strip_prefix("declared ").and_then(|it| it.parse().ok());
+            let number = number.expect("there is room for a transaction");
+            world.clients[producer].send_in(sender, number, body);
+            world.run();
+            let (client, link) = subscribers[3];
+            assert!(world.clients[client].bodies(link).is_empty());
+            if !fail {
+                world.clients[client].detach(link);
+                world.run();
+            }
+            let discharged = world.clients[producer].discharge(coordinator, number, fail);
+            world.run();
+            assert_eq!(world.clients[producer].outcome(discharged), Some("accepted"), "{shards} shards");
+        }
+        for (client, link) in &subscribers[..3] {
+            assert_eq!(world.clients[*client].bodies(*link), ["yes"]);
+        }
+        check_memory(&world);
+    }
+}
