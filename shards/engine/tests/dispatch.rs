@@ -89,6 +89,29 @@ fn over_classes_too() {
     assert_eq!(counts(&bench, &[busy, red]), [4, 4]);
 }
 
+/// One gave way and so is not told of what only it can take; when it has less than the other, it is.
+#[test]
+fn giving_way_ends_when_the_loads_change() {
+    let mut bench = Bench::new(least());
+    let plain = bench.ready(0);
+    bench.put_all(0..2);
+    let held = bench.run_for(plain);
+    bench.pause(plain, PauseReason::NoCredit);
+    let red = bench.ready_with("color = 'red'", 0);
+    bench.put(colored(2, "red"));
+    assert_eq!(bench.ids_for(red), [2]);
+    bench.pause(red, PauseReason::NoCredit);
+    bench.put(colored(3, "red"));
+    bench.put(colored(4, "blue"));
+    bench.resume(plain);
+    bench.resume(red);
+    assert_eq!(bench.pull(plain), None, "the other has less");
+    assert!(bench.is_notified(red) && !bench.is_notified(plain));
+    held.iter().for_each(|got| bench.accept(plain, *got));
+    assert!(bench.is_notified(plain));
+    assert_eq!(bench.ids_for(plain), [3, 4]);
+}
+
 #[test]
 fn priority_comes_before_load() {
     let mut bench = Bench::new(least());
