@@ -28,7 +28,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
 /** One case with Qpid JMS: Interop CASE HOST PORT ADDRESS [more…]. Ends with 0, or says what was wrong and ends with 1. */
-public final class Interop {
+public class Interop {
     static final int MIB = 1 << 20;
     static final long MILLIS = 20_000;
     /** Qpid JMS's own mode: each message is settled by itself, as its property JMS_AMQP_ACK_TYPE says. */
@@ -76,6 +76,9 @@ public final class Interop {
         cases.put("login", Interop::login);
         cases.put("produce", Interop::produce);
         cases.put("consume", Interop::consume);
+        Topics.register(cases);
+        Transactions.register(cases);
+        Destinations.register(cases);
         try {
             cases.get(arguments[0]).run();
             System.exit(0);

@@ -28,8 +28,67 @@ priorities = true
 [destinations."short.>"]
 expiration = "300ms"
 
+[destinations."brief.>"]
+expiration = "2s"
+
 [destinations."closed.>"]
 auto-create = false
+
+[destinations."topics.>"]
+topic = true
+
+[destinations."topics.inherits.>"]
+prefetch = 0
+
+[destinations."inherits.>"]
+prefetch = 0
+
+[destinations."clamped.inherits.>"]
+prefetch = 0
+
+[destinations."reject.>"]
+messages-max = 5
+overflow = "reject"
+
+[destinations."ring.>"]
+messages-max = 5
+overflow = "drop-oldest"
+dead-letter = "dead.ring"
+
+[destinations."block.>"]
+messages-max = 50
+overflow = "block"
+
+[destinations."mortal.>"]
+dead-letter = "dead.mortal"
+deliveries-max = 3
+
+[destinations."patient.>"]
+redelivery-delay = { min = "200ms", multiplier = 2, max = "500ms" }
+
+[destinations."hasty.>"]
+ack-deadline = "400ms"
+
+[destinations."last.>"]
+last-value-key = "key"
+
+[destinations."lasting.>"]
+non-destructive = true
+
+[destinations."fleeting.>"]
+auto-delete = true
+
+[destinations."idle.>"]
+idle-expiry = "400ms"
+
+[destinations."stamped.>"]
+sender-name = true
+
+[destinations."least.>"]
+dispatch = "least-outstanding"
+
+[destinations."pair.>"]
+consumers-max = 2
 """
 
 

@@ -65,6 +65,10 @@ class Inbox(MessagingHandler):
         self.each = each
         self.error = None
         self.closed = False
+        self.detached = False
+
+    def on_link_remote_detach(self, event):
+        self.detached = True
 
     def on_message(self, event):
         if self.each:
@@ -139,11 +143,11 @@ class Steady(BlockingConnection):
 class Client:
     """One connection. Several may share a container: while one waits, all of them go on."""
 
-    def __init__(self, url, beside=None, timeout=SECONDS, **options):
+    def __init__(self, url, beside=None, timeout=SECONDS, container_id=None, **options):
         container = beside.container if beside else Container()
         # Connections that share a container have names of their own all the same, and so have all links: the library would
         # name links by container and address.
-        container.container_id = str(uuid.uuid4())
+        container.container_id = container_id or str(uuid.uuid4())
         self.connection = Steady(url, timeout=timeout, container=container, **options)
         self.container = container
 
@@ -290,6 +294,11 @@ class Receiver:
         self.client.wait(
             lambda: not self.link.state & Endpoint.REMOTE_ACTIVE, "answer to a receiver's detach"
         )
+
+    def detach(self):
+        """Leaves the link's terminus where it is."""
+        self.link.detach()
+        self.client.wait(lambda: self.box.detached, "answer to a receiver's detach")
 
 
 def message(seq, size=None, producer="p", **fields):

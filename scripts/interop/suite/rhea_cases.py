@@ -20,6 +20,15 @@ NAMES = (
     "presettled",
     "outcomes",
     "time-to-live",
+    "topics",
+    "topic-patterns",
+    "durable",
+    "unsubscribe",
+    "shared",
+    "subscription-filters",
+    "transactions",
+    "transactional-settlement",
+    "transaction-lost",
 )
 
 

@@ -38,7 +38,7 @@ class Tools:
     def prepare_rhea(self):
         source = os.path.join(self.suite_folder, "rhea")
         os.makedirs(self.rhea_folder, exist_ok=True)
-        for name in ("package.json", "interop.js"):
+        for name in os.listdir(source):
             shutil.copy(os.path.join(source, name), self.rhea_folder)
         if not os.path.exists(os.path.join(self.rhea_folder, "node_modules/rhea/package.json")):
             fetch(
