@@ -3,12 +3,16 @@
 //! Invariants: without a command the command is `serve`; a wrong argument exits with 2 and says what is allowed; a
 //! failure exits with 1 and one message that says what failed and what to do; results go to the standard output,
 //! everything else to the standard error.
-//! Left out: what the commands do (`cli::serve`, `cli::user`, `cli::message`).
+//! Left out: what the commands do (`cli::serve`, `cli::user`, `cli::message`, `cli::queue`, `cli::connections`, `cli::explain`).
 
 mod baseline;
+mod connections;
+mod explain;
 mod message;
 mod password;
+mod queue;
 mod serve;
+mod table;
 mod user;
 
 use std::ffi::OsString;
@@ -43,6 +47,10 @@ enum Command {
     Send(message::SendArguments),
     Receive(message::ReceiveArguments),
     Browse(message::BrowseArguments),
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
+    Connections(connections::ConnectionsArguments),
+    Explain(explain::ExplainArguments),
     #[command(hide = true)]
     Baseline(baseline::BaselineArguments),
 }
@@ -53,6 +61,8 @@ Examples:
   corelane send orders 'a first order'   put a message into the queue `orders`
   corelane browse orders                 look at what is in it
   corelane receive orders                take one message out of it
+  corelane queue list                    what queues there are, and what is in them
+  corelane explain orders                why its messages are, or are not, delivered
   corelane serve --help                  all about running a broker
   corelane help destinations             all properties of queues and topics
 
@@ -76,6 +86,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Send(arguments) => message::send(&arguments),
         Command::Receive(arguments) => message::receive(&arguments),
         Command::Browse(arguments) => message::browse(&arguments),
+        Command::Queue(command) => queue::run(&command),
+        Command::Connections(arguments) => connections::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Baseline(arguments) => baseline::run(&arguments),
     };
     match result {

@@ -9,6 +9,7 @@
 
 mod error;
 mod login;
+mod manage;
 mod receive;
 mod send;
 mod show;
@@ -24,6 +25,7 @@ use corelane_wire::amqp10::{DeliveryState, Error, SaslCode};
 
 pub use error::{ClientError, Reason};
 use login::Login;
+pub use manage::{Argument, Manager, Request, Response};
 pub use receive::{Ended, Receiver, Selection};
 pub use send::{SendOptions, SendReport, TextMessage};
 pub use show::{show_body, show_details};

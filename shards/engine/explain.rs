@@ -53,6 +53,21 @@ impl<M: Message> Engine<M> {
         Some(self.consumers[self.resolve_consumer(consumer)?].owner)
     }
 
+    /// The queue that a consumer is attached to.
+    pub fn queue_of(&self, consumer: ConsumerId) -> Option<QueueId> {
+        Some(self.queue_id(self.consumers[self.resolve_consumer(consumer)?].queue))
+    }
+
+    /// The consumer with this index in its id, whichever it is now.
+    pub fn consumer_at(&self, index: u32) -> Option<ConsumerId> {
+        self.consumers.is_taken(index).then(|| self.consumer_id(index))
+    }
+
+    /// Above the indices of all consumers.
+    pub fn consumer_index_end(&self) -> u32 {
+        self.consumers.index_end()
+    }
+
     /// What a consumer has held for longest.
     pub fn oldest_held(&self, consumer: ConsumerId) -> Option<Place> {
         let first = self.consumers[self.resolve_consumer(consumer)?].holding.first()?;

@@ -52,6 +52,15 @@ impl<T> Slots<T> {
             .is_some_and(|slot| slot.generation == generation && slot.value.is_some())
     }
 
+    pub(crate) fn is_taken(&self, index: u32) -> bool {
+        self.slots.get(index as usize).is_some_and(|slot| slot.value.is_some())
+    }
+
+    /// Above every index that is in use.
+    pub(crate) fn index_end(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     pub(crate) fn generation(&self, index: u32) -> u32 {
         self.slots[index as usize].generation
     }

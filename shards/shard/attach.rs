@@ -14,10 +14,14 @@ use corelane_wire::amqp10::{
 
 use crate::Shard;
 use crate::attach_topic::{Node, wants_topic};
-use crate::connection::{Consumer, ConsumerAt, DynamicNode, Link, PendingConsumer, Producer, QueueAt, Route};
+use crate::connection::{
+    Answers, Consumer, ConsumerAt, DynamicNode, Link, PendingConsumer, Producer, QueueAt, Route,
+};
 use crate::deliver::Owner;
 use crate::event::ConnectionSlot;
+use crate::limits::REQUEST_CREDIT;
 use crate::mail::{ConsumeRequest, LinkRef, Mail, Refusal};
+use crate::management;
 use crate::producers::ProducerAt;
 use crate::settle::engine_outcome;
 use crate::target::Target;
@@ -145,6 +149,13 @@ impl Shard {
             self.accept_producer(slot, link, Answer::Same);
             return Ok(());
         };
+        if *name == *management::ADDRESS {
+            producer.route = Route::Management;
+            producer.window = REQUEST_CREDIT;
+            self.bind(slot, link, Link::Producer(producer));
+            self.accept_producer(slot, link, Answer::Same);
+            return Ok(());
+        }
         let home = self.home_of(&name);
         if home == self.index {
             let queue = self.find_or_create(now, &name)?;
@@ -233,6 +244,7 @@ impl Shard {
         let mut filters = read_filters(&source, Origin(connection.id.0))?;
         let priority = link_priority(attach)?;
         let browse = is_browser(&source)?;
+        let mut answers = None;
         let node = match source.address {
             _ if source.dynamic => None,
             Some(address) => Some(self.node_of(address, source.capabilities)?),
@@ -242,6 +254,12 @@ impl Shard {
         let (home, request, dynamic) = match node {
             None if !wants_topic(source.capabilities) => {
                 let (queue, at) = self.make_dynamic(now)?;
+                (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
+            }
+            // The answers to requests gather in a queue of their own.
+            Some(Node::Queue(queue)) if *queue == *management::ADDRESS => {
+                let (queue, at) = self.make_dynamic(now)?;
+                answers = Some(Box::new(Answers::new(&queue, attach)));
                 (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
             }
             Some(Node::Queue(queue)) => {
@@ -277,6 +295,7 @@ impl Shard {
             unflushed: [0, 0],
             dynamic,
             transaction: None,
+            answers,
         };
         self.bind(slot, link, Link::Consumer(consumer));
         if home == self.index {
@@ -357,7 +376,7 @@ impl Shard {
         connection.settled_down = true;
         let Some(consumer) = connection.consumer_mut(link) else { return };
         let ConsumerAt::Nowhere(pending) = std::mem::replace(&mut consumer.at, at) else { return };
-        let dynamic = consumer.dynamic.clone();
+        let dynamic = consumer.dynamic.clone().filter(|_| consumer.answers.is_none());
         let source_address = match &dynamic {
             None => Answer::Same,
             Some(DynamicNode::Queue(_)) => Answer::Other(Some(&*pending.request.queue)),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use corelane_engine::{ConsumerId, QueueId};
 use corelane_protocol::amqp10::{self, LinkId, SessionId};
+use corelane_wire::amqp10::{Attach, TargetArchetype};
 
 use crate::event::Peer;
 use crate::fan_out::{FanOuts, TopicRoute};
@@ -66,6 +67,8 @@ pub(crate) struct Connection {
     pub(crate) unanswered: u32,
     /// Since it has, or had, a coordinator's link.
     pub(crate) transactions: Option<Box<Transactions>>,
+    /// Requests for the management node that are being served.
+    pub(crate) requests: u32,
     pub(crate) settled_down: bool,
     /// Deadline of the connection's entry in the shard's timer heap.
     pub(crate) timer_at: Option<u64>,
@@ -141,6 +144,8 @@ pub(crate) enum Route {
     Topic,
     /// Each message says so itself.
     Anonymous,
+    /// They are requests for the management node.
+    Management,
 }
 
 /// A node that lives as long as its link.
@@ -187,6 +192,16 @@ pub(crate) struct Consumer {
     pub(crate) dynamic: Option<DynamicNode>,
     /// What is sent from now on is acquired inside this transaction.
     pub(crate) transaction: Option<u32>,
+    /// It takes the answers of the management node.
+    pub(crate) answers: Option<Box<Answers>>,
+}
+
+/// Where answers of the management node gather, and what requests call that in their reply-to.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    pub(crate) queue: Box<str>,
+    /// The link's name, and its target's address.
+    pub(crate) names: [Option<Box<str>>; 2],
 }
 
 /// What an attach asked for that is not answered yet.
@@ -212,6 +227,16 @@ impl Link {
             Link::Consumer(consumer) => Some(consumer),
             Link::Producer(_) | Link::Coordinator(_) | Link::Unsubscriber(_) => None,
         }
+    }
+}
+
+impl Answers {
+    pub(crate) fn new(queue: &str, attach: &Attach<'_>) -> Answers {
+        let target = match attach.target {
+            Some(TargetArchetype::Target(target)) => target.address,
+            Some(TargetArchetype::Coordinator(_)) | None => None,
+        };
+        Answers { queue: queue.into(), names: [Some(attach.name.into()), target.map(Into::into)] }
     }
 }
 
@@ -274,6 +299,7 @@ impl Connection {
             attachments: 0,
             unanswered: 0,
             transactions: None,
+            requests: 0,
             settled_down: false,
             timer_at: None,
             closing: false,
@@ -371,6 +397,16 @@ impl Connection {
             Link::Coordinator(coordinator) => Some(coordinator),
             Link::Producer(_) | Link::Consumer(_) | Link::Unsubscriber(_) => None,
         }
+    }
+
+    /// The queue where answers gather that are to go to this name, if one of its links is meant by it.
+    pub(crate) fn answers_at(&self, reply_to: &str) -> Option<&str> {
+        let mut answers = self.links.iter().flatten().filter_map(|link| match link {
+            Link::Consumer(consumer) => consumer.answers.as_deref(),
+            Link::Producer(_) | Link::Coordinator(_) | Link::Unsubscriber(_) => None,
+        });
+        let meant = answers.find(|answers| answers.names.iter().flatten().any(|name| **name == *reply_to));
+        meant.map(|answers| &*answers.queue)
     }
 
     /// A new attachment's number and the name other shards know the link by.

@@ -66,6 +66,11 @@ impl Connections {
         Some((ConnectionSlot { index, generation: *generation }, connection))
     }
 
+    /// Above the indices of all connections.
+    pub(crate) fn index_end(&self) -> u32 {
+        self.slab.capacity() as u32
+    }
+
     pub(crate) fn slot_of(&self, id: ConnectionId) -> Option<ConnectionSlot> {
         self.by_id.get(&id).copied()
     }

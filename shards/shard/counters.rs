@@ -55,6 +55,12 @@ pub struct Counters {
     pub targets_stalled: u64,
     /// Connections that arrived from another shard.
     pub connections_adopted: u64,
+    /// Requests for the management node that were taken.
+    pub requests: u64,
+    /// Those that were not: nowhere to answer to, or too many.
+    pub requests_refused: u64,
+    /// Questions of management that another shard did not answer in time.
+    pub questions_unanswered: u64,
 }
 
 /// Counts of dead letters by reason.

@@ -17,6 +17,7 @@ use crate::limits::{LEAD_MAX, LEAD_WAIT_US, OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TU
 use crate::mail::{DeliveryCounts, Mail, RemoteDelivery};
 use crate::message::Message;
 use crate::parts::Partial;
+use crate::statistics::stamp;
 use crate::transaction::Acquired;
 
 /// Whose consumer it is, as the engine carries it.
@@ -136,6 +137,10 @@ impl Shard {
             expires_at: delivery.expires_at,
         };
         let size = delivery.message.bytes().len();
+        // A browser acquires nothing.
+        let is_first = delivery.first_acquirer && delivery.acquisition != Acquisition(0);
+        let waited_us = is_first.then(|| now.saturating_sub(delivery.message.enqueued_at));
+        self.statistics.note_out(now, delivery.queue, size, waited_us);
         match Owner::unpack(delivery.owner) {
             Owner::Connection { index, link } => {
                 let Some((slot, connection)) = self.connections.at(index) else { return 0 };
@@ -374,7 +379,7 @@ pub(crate) fn write(
     head.clear();
     message.encode_head(head, now, counts);
     let outgoing = Outgoing {
-        token: Token(place.0, u64::from(acquisition.0)),
+        token: Token(place.0, u64::from(stamp(now)) << 32 | u64::from(acquisition.0)),
         settled: consumer.presettled,
         message_format: message.format(),
         head,

@@ -111,3 +111,78 @@ pub const ANNOTATION_PAIRS_MAX: usize = 1 << 16;
 /// Messages of which frames are still to come have this part of the memory for messages besides it. A link that goes beyond is
 /// detached: `amqp:resource-limit-exceeded`.
 pub const ASSEMBLY_SHARE: u64 = 4;
+
+/// Bytes of a management request. A larger one is answered with 400.
+pub const REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// Credit of a link to the management node: so many of its requests are served at a time.
+pub const REQUEST_CREDIT: u32 = 16;
+
+/// Requests of one connection that are served at a time. A further one, over another link, is rejected:
+/// `amqp:resource-limit-exceeded`.
+pub const REQUESTS_MAX: u32 = 64;
+
+/// The same for all connections of a shard.
+pub const REQUESTS_SHARD_MAX: usize = 4096;
+
+/// Bytes of answers that wait to be read in the queue of a reply-to, above which requests are rejected:
+/// `amqp:resource-limit-exceeded`.
+pub const ANSWERS_UNREAD_BYTES_MAX: u64 = 16 << 20;
+
+/// Questions that a shard asks itself and answers in one turn. More wait for the next.
+pub const QUESTIONS_PER_TURN_MAX: usize = 4;
+
+/// How long another shard may take to answer a question of management. Then the request is answered with 504, which names the shard.
+pub const QUESTION_TIMEOUT_US: u64 = 5_000_000;
+
+/// Entities that a QUERY answers, if it does not say how many, and at most. More are had by its `next`.
+pub const QUERY_ROWS: u32 = 1000;
+pub const QUERY_ROWS_MAX: u32 = 10_000;
+
+/// Attributes that a request may name or set. More are answered with 400.
+pub const QUERY_NAMES_MAX: usize = 256;
+
+/// Entities looked at, and shown, for one question. More are asked for.
+pub const LIST_STEPS_MAX: u32 = 4096;
+pub const LIST_ROWS_MAX: usize = 256;
+
+/// Bytes of entities or messages in an answer, above which it says where to go on.
+pub const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Messages that a PEEK shows, if it does not say how many, and at most.
+pub const PEEK_MESSAGES: u32 = 20;
+pub const PEEK_MESSAGES_MAX: u32 = 1000;
+
+/// Bytes of a body that a PEEK shows, if it does not say how many, and at most. What is longer is cut.
+pub const PEEK_BODY_BYTES: u32 = 256;
+pub const PEEK_BODY_BYTES_MAX: u32 = 64 << 10;
+
+/// Bytes of a message's application properties that a PEEK shows; larger ones are left out.
+pub const PEEK_PROPERTIES_BYTES_MAX: usize = 4 << 10;
+
+/// Messages looked at for one question of a request that moves, copies or deletes them, and bytes of those that go to another
+/// shard. More are asked for.
+pub const SWEEP_STEPS_MAX: usize = 256;
+pub const SWEEP_BYTES_MAX: usize = 1 << 20;
+
+/// Messages that a request may name one by one. More are answered with 400.
+pub const SWEEP_IDS_MAX: usize = 1000;
+
+/// Consumers that an EXPLAIN shows, if it does not say how many, and at most.
+pub const EXPLAIN_CONSUMERS: u32 = 100;
+pub const EXPLAIN_CONSUMERS_MAX: u32 = 1000;
+
+/// Consumers that an EXPLAIN looks at to say why nobody takes the first message. It says how many more there are.
+pub const EXPLAIN_TALLY_MAX: usize = 4096;
+
+/// Groups that an EXPLAIN shows of each consumer.
+pub const EXPLAIN_GROUPS_MAX: usize = 20;
+
+/// Queues of a shard for which times are kept in histograms (27 KiB each). Further ones do without until one is idle.
+pub const HISTOGRAMS_MAX: usize = 512;
+
+/// A queue in which nothing was delivered or settled for so long leaves its histograms to one that has none.
+pub const HISTOGRAM_IDLE_US: u64 = 60_000_000;
+
+/// Queues that are looked at for that, for one delivery.
+pub const HISTOGRAM_SEARCH_MAX: usize = 4;

@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::destinations::Destinations;
 use crate::event::{Peer, Socket};
 use crate::fan_out::Routed;
+use crate::management::{self, Question};
 use crate::message::Message;
 use crate::subscription::Terms;
 use crate::topology::TopologyMail;
@@ -114,6 +115,11 @@ pub enum Mail {
     Decide(Decision),
     /// The home's answer: it is done.
     Decided { transaction: TransactionKey },
+
+    /// Management: a question of another shard, for a request that it serves.
+    Query(Box<Query>),
+    /// The answer to one.
+    Answered(Box<Answered>),
 }
 
 /// A connection on its way, with its socket.
@@ -375,6 +381,8 @@ pub struct Settlement {
     pub outcome: Outcome,
     /// To be added to the message's annotations first: an encoded map.
     pub annotations: Option<Box<[u8]>>,
+    /// When the delivery was written, as statistics stamp it; none: it was not.
+    pub stamp: Option<u32>,
     /// It takes effect when a transaction commits.
     pub transaction: Option<Retirement>,
 }
@@ -385,4 +393,18 @@ pub struct Retirement {
     pub transaction: TransactionKey,
     /// Rolled back, the delivery counts as failed.
     pub failed_if_rolled_back: bool,
+}
+
+/// A question about what a shard has, for a request to manage it.
+#[derive(Debug)]
+pub struct Query {
+    pub(crate) request: u64,
+    pub(crate) question: Question,
+}
+
+/// The answer, for whoever has asked.
+#[derive(Debug)]
+pub struct Answered {
+    pub(crate) request: u64,
+    pub(crate) answer: management::Answer,
 }

@@ -32,6 +32,8 @@ pub struct Message {
     properties: u32,
     /// Where the map of the application properties begins; 0 if there is none.
     application_properties: u32,
+    /// When it was put into its queue; 0 before.
+    pub(crate) enqueued_at: u64,
     /// Milliseconds; 0 if the header has none.
     ttl_ms: u32,
     /// Bytes of memory that it was received with.
@@ -80,6 +82,7 @@ impl Message {
             onward: sections.onward().start as u32,
             properties: value_at(sections.properties),
             application_properties: value_at(sections.application_properties),
+            enqueued_at: 0,
             ttl_ms: header.ttl.unwrap_or(0),
             counted: u32::try_from(bytes.capacity() + ENTRY_BYTES).unwrap_or(u32::MAX),
             priority: header.priority,
@@ -314,10 +317,11 @@ impl Message {
         annotated.counted = self.counted;
         annotated.deliver_at = self.deliver_at;
         annotated.deaths = self.deaths.take();
+        annotated.enqueued_at = self.enqueued_at;
         Some(std::mem::replace(self, annotated))
     }
 
-    fn property(&self, property: Property) -> Value<'_> {
+    pub(crate) fn property(&self, property: Property) -> Value<'_> {
         if self.properties == 0 {
             return Value::Null;
         }
@@ -362,6 +366,10 @@ fn has_key(map: Map<'_>, key: &Value<'_>) -> bool {
 }
 
 impl engine::Message for Message {
+    fn enqueued_at(&self) -> u64 {
+        self.enqueued_at
+    }
+
     fn size(&self) -> usize {
         self.bytes().len()
     }

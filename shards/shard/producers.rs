@@ -269,7 +269,7 @@ impl Shard {
         let waits_for = std::mem::take(&mut producer.waits_for);
         let attached_to = match producer.route {
             Route::Queue(at) => Some(at),
-            Route::Resolving | Route::Topic | Route::Anonymous => None,
+            Route::Resolving | Route::Topic | Route::Anonymous | Route::Management => None,
         };
         let others = waits_for.into_iter().filter(|at| Some(*at) != attached_to);
         for QueueAt { shard, queue } in attached_to.into_iter().chain(others) {

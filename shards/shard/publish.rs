@@ -21,6 +21,7 @@ use crate::fan_out::Routes;
 use crate::mail::{
     Handoff, HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored, TransactionKey,
 };
+use crate::management;
 use crate::message::Message;
 use crate::producers::ProducerAt;
 use crate::queues::QueueNode;
@@ -62,6 +63,8 @@ impl Delivery {
 /// Where a message of an anonymous terminus goes.
 enum Destination {
     Queue(QueueAt),
+    /// To the management node.
+    Management,
     /// To this shard, which knows the name or makes the queue.
     Named(usize, Box<str>),
     Topic(Arc<Routes>),
@@ -96,6 +99,7 @@ impl Shard {
                 None => Destination::Nowhere(PublishOutcome::NoQueue),
             },
             Route::Anonymous => self.destination_of(now, &message),
+            Route::Management => Destination::Management,
             Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
         };
         let transaction = delivery.transaction.map(|number| TransactionKey { connection: id, number });
@@ -111,6 +115,10 @@ impl Shard {
                     self.work_arrived(now, key);
                 }
                 self.answer(slot, delivery, outcome);
+                return;
+            }
+            Destination::Management => {
+                self.on_management_request(now, slot, link, delivery_id, settled, message);
                 return;
             }
             Destination::Topic(routes) => {
@@ -201,6 +209,9 @@ impl Shard {
     /// Where the `to` of a message leads.
     fn destination_of(&mut self, now: u64, message: &Message) -> Destination {
         let name = match message.to().map(Address::parse) {
+            Some(Address::Queue(name) | Address::Name(name)) if name == management::ADDRESS => {
+                return Destination::Management;
+            }
             Some(Address::Name(name)) if self.is_topic(&name) => return self.topic_of(&name),
             Some(Address::Topic(name)) => return self.topic_of(&name),
             Some(Address::Queue(name) | Address::Name(name)) => name,
@@ -244,6 +255,8 @@ impl Shard {
             self.dissolve(message);
             return PublishOutcome::Full;
         }
+        message.enqueued_at = now;
+        let size = message.bytes().len();
         let priority = message.priority();
         let expires_at = match expiration_us {
             Some(0) => None,
@@ -263,6 +276,7 @@ impl Shard {
         };
         match self.engine.enqueue(now, queue, publication) {
             Ok(place) => {
+                self.statistics.note_in(queue, size);
                 if let Some(key) = transaction {
                     let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
                     self.note_posted(key, queue, place, may_go);
@@ -441,7 +455,7 @@ fn failure_of(outcome: PublishOutcome) -> Option<Failure> {
 }
 
 /// Grants a producer credit again when half of it was used and answered.
-fn renew_credit(connection: &mut Connection, link: LinkId) {
+pub(crate) fn renew_credit(connection: &mut Connection, link: LinkId) {
     let Some(producer) = connection.producer_mut(link) else { return };
     producer.answered += 1;
     if producer.answered >= producer.window.div_ceil(2) && producer.waits_for.is_empty() {

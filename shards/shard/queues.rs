@@ -25,13 +25,14 @@ use crate::deliver::Owner;
 use crate::destinations::{Destination, DestinationRule, Destinations};
 use crate::limits::{QUEUES_MAX, TURN_QUEUES_REVIEWED_MAX};
 use crate::mail::{Ending, Mail, Refusal};
+use crate::management;
 use crate::producers::Producers;
 use crate::subscription::Subscription;
 use crate::target::HomeTarget;
 
 /// What the names of dynamic nodes begin with. Queues of such a name are made by no one else: who addresses a node that is gone
 /// is told so.
-const DYNAMIC_NAMES: &str = "corelane.dynamic.";
+pub(crate) const DYNAMIC_NAMES: &str = "corelane.dynamic.";
 
 /// What a shard knows of a queue beside what the engine does.
 #[derive(Debug)]
@@ -109,6 +110,16 @@ impl Queues {
 
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
+    }
+
+    /// The queue whose id has this index.
+    pub(crate) fn at(&self, index: u32) -> Option<(QueueId, &QueueNode)> {
+        self.nodes.get(index as usize)?.as_ref().map(|(id, node)| (*id, node))
+    }
+
+    /// Above the indices of all queues.
+    pub(crate) fn index_end(&self) -> u32 {
+        self.nodes.len() as u32
     }
 
     /// When somebody has to look for queues that were unused for too long.
@@ -192,7 +203,7 @@ impl Shard {
             return Ok(queue);
         }
         let destination = self.destinations.lookup(name, None);
-        if !destination.auto_create || is_ours(name) {
+        if !destination.auto_create || is_ours(name) || name == management::ADDRESS {
             return Err(Refusal::NotFound);
         }
         self.declare_queue(now, name, QueueKind::Queue, DestinationRule::default())
@@ -356,6 +367,7 @@ impl Shard {
             self.dismiss_producers(queue, node.producers);
             subscription = node.subscription;
         }
+        self.statistics.forget(queue);
         for owner in self.engine.delete_queue(now, queue) {
             self.end_consumer(owner, Ending::Deleted);
         }

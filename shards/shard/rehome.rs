@@ -12,6 +12,7 @@ use crate::connection::Hold;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Socket};
 use crate::mail::{Adopted, Mail};
+use crate::shard::SHUTTING_DOWN;
 
 impl Shard {
     /// Begins the move that answers the attach of `link`.
@@ -70,7 +71,7 @@ impl Shard {
         self.effects.push(Effect::Register { connection: slot, socket });
         self.touch(slot);
         if self.is_stopping() {
-            self.close_forced(now, slot);
+            self.close_forced(now, slot, SHUTTING_DOWN);
             return;
         }
         self.announce_producers(slot);

@@ -191,6 +191,7 @@ impl Shard {
             acquisition,
             outcome: said.outcome.or(default_outcome).unwrap_or(Outcome::Released),
             annotations: said.annotations.map(encoded),
+            stamp: None,
             transaction: Some(retirement),
         };
         self.note_work(slot, number, shard);

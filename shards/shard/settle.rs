@@ -12,6 +12,7 @@ use crate::connection::{ConsumerAt, Link};
 use crate::event::ConnectionSlot;
 use crate::mail::{Ending, LinkRef, Mail, Settlement, UNKNOWN_TRANSACTION};
 use crate::retiring::Said;
+use crate::statistics::since_stamp;
 use crate::transaction::Failure;
 
 impl Shard {
@@ -52,11 +53,13 @@ impl Shard {
             let outcome = stated.or(consumer.default_outcome).unwrap_or(engine::Outcome::Released);
             let place = Place(disposed.token.0);
             let acquisition = Acquisition(disposed.token.1 as u32);
+            let stamp = (disposed.token.1 >> 32) as u32;
             match &consumer.at {
                 ConsumerAt::Here(_) | ConsumerAt::Elsewhere(_) if consumer.browse => {}
                 ConsumerAt::Nowhere(_) => {}
                 ConsumerAt::Here(id) => {
                     let id = *id;
+                    self.note_settled(now, id, stamp);
                     if let Some(annotations) = annotations {
                         self.annotate(id, place, acquisition, annotations);
                     }
@@ -65,8 +68,12 @@ impl Shard {
                 ConsumerAt::Elsewhere(target) => {
                     let (home, consumer) = (target.home, target.consumer);
                     let annotations = annotations.map(encoded);
-                    let settlement =
-                        Settlement { annotations, ..Settlement::new(consumer, place, acquisition, outcome) };
+                    let stamp = Some(stamp);
+                    let settlement = Settlement {
+                        annotations,
+                        stamp,
+                        ..Settlement::new(consumer, place, acquisition, outcome)
+                    };
                     self.peers.settle(home, settlement);
                 }
             }
@@ -115,6 +122,13 @@ impl Shard {
         match self.engine.renew(now, consumer, place, acquisition) {
             Settled::Done => {}
             Settled::Late => self.counters.settlements_late += 1,
+        }
+    }
+
+    /// Counts the time from a delivery, by its stamp, to its settlement.
+    pub(crate) fn note_settled(&mut self, now: u64, consumer: ConsumerId, stamp: u32) {
+        if let Some(queue) = self.engine.queue_of(consumer) {
+            self.statistics.note_settled(now, queue, since_stamp(now, stamp));
         }
     }
 

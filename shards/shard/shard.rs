@@ -28,11 +28,13 @@ use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::home::home_shard;
 use crate::limits::OUTPUT_BYTES_MAX;
 use crate::mail::{ConnectionId, Mail};
+use crate::management::Management;
 use crate::message::Message;
 use crate::participant::Participations;
 use crate::peers::Peers;
 use crate::producers::ProducerAt;
 use crate::queues::{Queues, is_ours};
+use crate::statistics::Statistics;
 use crate::target::HomeTargets;
 use crate::topology::Topology;
 use crate::transaction::Failure;
@@ -40,6 +42,9 @@ use crate::turn::TurnLine;
 
 /// The virtual host of every queue so far.
 pub(crate) const VIRTUAL_HOST: &str = "/";
+
+/// Why connections are closed at the end.
+pub(crate) const SHUTTING_DOWN: &str = "the broker is shutting down";
 
 /// What a shard is told when it is built.
 #[derive(Clone, Debug)]
@@ -111,6 +116,8 @@ pub struct Shard {
     pub(crate) head: Vec<u8>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) counters: Counters,
+    pub(crate) statistics: Statistics,
+    pub(crate) management: Management,
     pub(crate) dynamic_names: u64,
     /// Queues that have room again for producers that wait.
     pub(crate) roomy: VecDeque<QueueId>,
@@ -181,6 +188,8 @@ impl Shard {
             head: Vec::new(),
             effects: Vec::new(),
             counters: Counters::default(),
+            statistics: Statistics::default(),
+            management: Management::default(),
             dynamic_names: 0,
             roomy: VecDeque::new(),
             dead_letter_waits: None,
@@ -210,6 +219,7 @@ impl Shard {
         more_work |= self.run_dead_letters(now);
         more_work |= self.review_queues(now);
         more_work |= self.release_producers();
+        more_work |= self.run_management(now);
         more_work |= self.run_deliveries(now);
         self.lend_all(now);
         self.finish_touched(now);
@@ -392,6 +402,7 @@ impl Shard {
         }
         self.recall_from_stalled(now);
         self.end_waits(now);
+        self.end_questions(now);
         self.expire_idle_queues(now);
         self.engine.next_deadline().is_some_and(|at| at <= now) && self.engine.handle_timeout(now)
     }
@@ -401,19 +412,23 @@ impl Shard {
         let targets = self.targets.next_deadline();
         let waits = self.waiting_for_others.front().map(|(deadline, _)| *deadline);
         let idle = self.queues.next_deadline();
-        [connections, targets, waits, idle, self.engine.next_deadline()].into_iter().flatten().min()
+        let questions = self.management.next_deadline();
+        [connections, targets, waits, idle, questions, self.engine.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn on_stop(&mut self, now: u64) {
         self.stopping = true;
         for slot in self.connections.slots() {
-            self.close_forced(now, slot);
+            self.close_forced(now, slot, SHUTTING_DOWN);
         }
     }
 
-    pub(crate) fn close_forced(&mut self, now: u64, slot: ConnectionSlot) {
+    /// Closes a connection with `amqp:connection:forced`, and says why.
+    pub(crate) fn close_forced(&mut self, now: u64, slot: ConnectionSlot, description: &str) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let description = "the broker is shutting down";
         connection.protocol.close(Some(ErrorSpec { condition: "amqp:connection:forced", description }));
         self.close(now, slot);
     }
@@ -473,7 +488,14 @@ impl Shard {
             Mail::Voted { transaction, vote } => self.on_voted(now, from, transaction, vote),
             Mail::Decide(decision) => self.on_decide(now, from, decision),
             Mail::Decided { transaction } => self.on_decided(now, transaction),
+            Mail::Query(query) => self.on_query(now, from, *query),
+            Mail::Answered(answered) => self.on_answered(now, from, *answered),
         }
+    }
+
+    /// Bytes of messages that queues may hold.
+    pub(crate) fn memory_max(&self) -> u64 {
+        self.memory_max
     }
 
     /// Puts mail into a lane to another participant.

@@ -358,7 +358,10 @@ impl Shard {
                 answers.note(retirement.transaction, retired);
                 continue;
             }
-            let Settlement { consumer, place, acquisition, outcome, annotations, .. } = settlement;
+            let Settlement { consumer, place, acquisition, outcome, annotations, stamp, .. } = settlement;
+            if let Some(stamp) = stamp {
+                self.note_settled(now, consumer, stamp);
+            }
             if let Some(map) = annotations.as_deref().and_then(|bytes| Map::decode(bytes).ok()) {
                 self.annotate(consumer, place, acquisition, map);
             }
@@ -634,6 +637,14 @@ impl Settlement {
         acquisition: Acquisition,
         outcome: Outcome,
     ) -> Self {
-        Settlement { consumer, place, acquisition, outcome, annotations: None, transaction: None }
+        Settlement {
+            consumer,
+            place,
+            acquisition,
+            outcome,
+            annotations: None,
+            stamp: None,
+            transaction: None,
+        }
     }
 }

@@ -266,8 +266,15 @@ impl Transactions {
             let noted = self.noted.get(key).filter(|noted| noted.transaction == transaction.number)?;
             let Noted { shard, consumer, place, acquisition, outcome, .. } = *noted;
             let annotations = noted.annotations.clone();
-            let settlement =
-                Settlement { consumer, place, acquisition, outcome, annotations, transaction: None };
+            let settlement = Settlement {
+                consumer,
+                place,
+                acquisition,
+                outcome,
+                annotations,
+                stamp: None,
+                transaction: None,
+            };
             Some((shard, settlement))
         };
         transaction.noted.iter().filter_map(of).collect()

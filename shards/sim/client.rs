@@ -19,6 +19,8 @@ pub struct Received {
     pub link: LinkId,
     pub delivery_id: u32,
     pub body: String,
+    /// The whole message.
+    pub bytes: Vec<u8>,
     pub settled: bool,
     pub delivery_count: u32,
     pub first_acquirer: bool,
@@ -471,6 +473,7 @@ fn read_message(link: LinkId, delivery_id: u32, settled: bool, bytes: &[u8]) -> 
         link,
         delivery_id,
         body,
+        bytes: bytes.to_vec(),
         settled,
         delivery_count: header.delivery_count,
         first_acquirer: header.first_acquirer,

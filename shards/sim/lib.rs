@@ -14,6 +14,7 @@ mod checkers;
 mod client;
 mod faults;
 mod hot_path;
+mod operator;
 mod oracle;
 mod plan;
 mod random;
@@ -24,6 +25,7 @@ mod world;
 
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
 pub use hot_path::{Crowd, HotPath};
+pub use operator::{Answer, Item, Operator, request};
 pub use random::Random;
 pub use simulation::{Options, Report, Simulation, progress};
 pub use transacting::transaction_id;

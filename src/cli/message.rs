@@ -15,7 +15,7 @@ use crate::client::{
 const SIZE_MAX: u64 = 1 << 30;
 
 #[derive(Debug, Args)]
-struct BrokerArgument {
+pub(super) struct BrokerArgument {
     /// The broker, as amqp://USER:PASSWORD@HOST:PORT or HOST:PORT
     #[arg(
         long,
@@ -24,7 +24,7 @@ struct BrokerArgument {
         default_value = "amqp://127.0.0.1:5672",
         hide_env_values = true
     )]
-    url: Url,
+    pub(super) url: Url,
 }
 
 /// Send messages to a queue, and wait until the broker has answered for all of them.

@@ -34,6 +34,8 @@ pub enum ClientError {
     MessageTooLarge { size_max: Option<u64> },
     /// A message that cannot be read.
     Unreadable,
+    /// The management node has not done what it was asked to.
+    Managed { status: i64, description: String },
 }
 
 /// An error that the broker told.
@@ -119,6 +121,9 @@ impl fmt::Display for ClientError {
             ClientError::MessageTooLarge { size_max } => {
                 let limit = size_max.map_or(String::new(), |size| format!(" (at most {size} bytes)"));
                 write!(formatter, "the message is larger than the broker takes{limit}; see --max-message-size")
+            }
+            ClientError::Managed { status, description } => {
+                write!(formatter, "the broker says: {description} ({status})")
             }
             ClientError::Unreadable => formatter.write_str("a message that arrived cannot be read"),
         }

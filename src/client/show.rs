@@ -31,6 +31,15 @@ pub fn show_details(message: &[u8]) -> String {
     text
 }
 
+/// One value.
+pub(super) fn show_value(value: &Value<'_>) -> String {
+    let mut text = String::new();
+    if let Err(error) = write_value(&mut text, value, 0) {
+        let _ = write!(text, "<unreadable: {error}>");
+    }
+    text
+}
+
 fn write_body(text: &mut String, message: &[u8]) -> Result<(), DecodeError> {
     let sections = Sections::scan(message)?;
     let Some(kind) = sections.body_kind else { return Ok(()) };

@@ -37,6 +37,11 @@ impl Connection {
         }
     }
 
+    /// What the peer, or the caller, called the link.
+    pub fn link_name(&self, link: LinkId) -> Option<&str> {
+        Some(&self.links.get(link.slot())?.name)
+    }
+
     /// We send, and the peer wants what it granted used or given up: there is nothing more to send.
     pub fn drained(&mut self, link: LinkId) {
         let slot = link.slot();

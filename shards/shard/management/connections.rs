@@ -1,0 +1,84 @@
+//! What is there to know of a connection, and how does an operator end one?
+
+use super::data::{Data, Pairs};
+use super::kinds::Kind;
+use super::question::Answer;
+use super::reply::{Fault, Status};
+use super::request::connection_name;
+use crate::Shard;
+use crate::connection::{Connection, Hold, Link};
+use crate::mail::ConnectionId;
+
+/// A connection, and the shard that it lives on.
+pub(crate) struct ConnectionView<'a> {
+    pub(crate) shard: usize,
+    pub(crate) connection: &'a mut Connection,
+}
+
+/// How an attribute is read.
+type Read = fn(&mut ConnectionView<'_>) -> Data;
+
+/// The attributes of a connection, in order.
+pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
+    ("name", |view| connection_name(view.connection.id).into()),
+    ("identity", |view| connection_name(view.connection.id).into()),
+    ("type", |_| Kind::Connection.type_name().into()),
+    ("shard", |view| view.shard.into()),
+    ("container-id", |view| view.connection.container.to_string().into()),
+    ("user", |view| view.connection.user.as_ref().map(|user| user.to_string()).into()),
+    ("peer", |view| view.connection.peer.address.map(|address| address.to_string()).into()),
+    ("loopback", |view| view.connection.peer.loopback.into()),
+    ("producers", |view| links(view, |link| matches!(link, Link::Producer(_))).into()),
+    ("consumers", |view| links(view, |link| matches!(link, Link::Consumer(_))).into()),
+    ("unsettled", |view| {
+        let consumers = view.connection.links.iter().flatten().map(|link| match link {
+            Link::Consumer(consumer) => u64::from(consumer.unsettled),
+            _ => 0,
+        });
+        consumers.sum::<u64>().into()
+    }),
+    ("unsent-bytes", |view| view.connection.unsent_bytes().into()),
+    ("unread-bytes", |view| view.connection.waiting_input.len().into()),
+    ("unanswered", |view| view.connection.unanswered.into()),
+    ("waits-for", |view| waits_for(view.connection).into()),
+];
+
+fn links(view: &ConnectionView<'_>, is_meant: impl Fn(&Link) -> bool) -> usize {
+    view.connection.links.iter().flatten().filter(|link| is_meant(link)).count()
+}
+
+/// Why what the peer sends is not read, or what it is sent is not taken.
+fn waits_for(connection: &Connection) -> Option<String> {
+    match connection.hold {
+        Some(Hold::Credentials) => Some("its credentials are being checked".to_owned()),
+        Some(Hold::Move { to, .. }) => Some(format!("it moves to shard {to}")),
+        Some(Hold::Lane { to }) => Some(format!("too many messages for shard {to} are on their way")),
+        Some(Hold::Turn) => Some("others have their turn first".to_owned()),
+        Some(Hold::Output) => Some("its client does not read what it is sent".to_owned()),
+        None if connection.output_blocked => Some("its client reads slowly".to_owned()),
+        None => None,
+    }
+}
+
+impl Shard {
+    pub(crate) fn read_connection(&mut self, id: ConnectionId) -> Answer {
+        let shard = self.index;
+        let Some(connection) = self.slot_of(id).and_then(|slot| self.connections.get_mut(slot)) else {
+            return Answer::Refused(Fault::unknown(Kind::Connection, &connection_name(id)));
+        };
+        let mut view = ConnectionView { shard, connection };
+        let pairs: Pairs = ATTRIBUTES.iter().map(|(name, read)| ((*name).into(), read(&mut view))).collect();
+        Answer::ok(pairs)
+    }
+
+    /// Closes a connection with `amqp:connection:forced`.
+    pub(crate) fn close_by_operator(&mut self, now: u64, id: ConnectionId) -> Answer {
+        match self.slot_of(id) {
+            Some(slot) => {
+                self.close_forced(now, slot, "an operator has closed the connection");
+                Answer::Said { status: Status::NoContent, body: Data::Map(Pairs::new()) }
+            }
+            None => Answer::Refused(Fault::unknown(Kind::Connection, &connection_name(id))),
+        }
+    }
+}

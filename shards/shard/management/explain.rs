@@ -1,0 +1,321 @@
+//! Why does a queue not move? What each consumer waits for, and why nobody takes the first message, in codes for programs and
+//! sentences for operators.
+
+use corelane_engine::{
+    Cause, ConsumerId, ConsumerList, Depth, EntryState, PauseReason, Place, QueueId, Verdict,
+};
+use corelane_wire::amqp10::Property;
+
+use super::consumers::{self, ConsumerFacts, LinkFacts};
+use super::data::{Data, Pairs, pairs};
+use super::question::{Answer, Explained, ExplainedConsumer};
+use super::request::place_text;
+use crate::Shard;
+use crate::limits::{EXPLAIN_GROUPS_MAX, EXPLAIN_TALLY_MAX};
+use crate::mail::LinkRef;
+
+impl Shard {
+    /// What a queue's home knows.
+    pub(crate) fn explain_queue(&mut self, now: u64, name: &str, count: u32) -> Answer {
+        let Some(queue) = self.queues.find(name) else { return Answer::no_queue(name) };
+        let head = self.engine.head(queue);
+        let ids: Vec<ConsumerId> = self.engine.consumers(queue).take(EXPLAIN_TALLY_MAX).collect();
+        let all = self.queues.get(queue).map_or(0, |node| node.consumers as usize);
+        let mut tally = Tally { consumers: ids.len(), all, ..Tally::default() };
+        let mut consumers = Vec::new();
+        for id in ids {
+            let verdict = head.and_then(|place| self.engine.verdict(id, place));
+            let Some(view) = self.engine.explain(id) else { continue };
+            tally.count(view.list, verdict);
+            if consumers.len() < count as usize
+                && let Some(facts) = self.consumer_view(id)
+            {
+                let elsewhere = facts.elsewhere;
+                consumers
+                    .push(ExplainedConsumer { facts: self.consumer_facts(now, &facts, verdict), elsewhere });
+            }
+        }
+        let depth = self.engine.depth(queue).unwrap_or_default();
+        let summary = tally.summary(depth, head.is_some());
+        let head = head.and_then(|place| self.head_facts(now, queue, place));
+        let queue = pairs![
+            "queue" => name.to_owned(),
+            "shard" => self.index,
+            "messages" => depth.messages,
+            "available" => depth.available,
+            "acquired" => depth.acquired,
+            "held" => depth.held,
+            "pending" => depth.pending,
+            "retired" => depth.retired,
+            "consumer-count" => tally.all,
+            "summary" => summary,
+            "head" => head.map_or(Data::Null, Data::Map),
+        ];
+        Answer::Explained(Box::new(Explained { queue, consumers }))
+    }
+
+    /// What this shard knows of links whose consumers live elsewhere.
+    pub(crate) fn explain_links(&mut self, links: &[LinkRef]) -> Vec<Pairs> {
+        let explain = |link: &LinkRef| {
+            let Some((slot, link)) = self.target_link(*link) else {
+                return pairs!["problem" => "its link has just ended"];
+            };
+            let Some(connection) = self.connections.get_mut(slot) else { return Pairs::new() };
+            let mut facts = link_facts(&LinkFacts::of(connection, link));
+            if connection.output_blocked {
+                facts.extend(pairs![
+                    "why" => "its client does not read what it is sent: its connection's output is full"
+                ]);
+            }
+            facts
+        };
+        links.iter().map(explain).collect()
+    }
+
+    /// Attributes of a consumer, with what it has to do with the first message.
+    fn consumer_facts(&self, now: u64, facts: &ConsumerFacts, verdict: Option<Verdict>) -> Pairs {
+        let mut pairs = consumers::all(facts);
+        pairs.retain(|(name, _)| !matches!(&**name, "identity" | "type" | "queue"));
+        let groups = self.engine.groups_of(facts.id).take(EXPLAIN_GROUPS_MAX);
+        let groups = groups
+            .map(|(name, unsettled)| Data::Map(pairs!["name" => name.to_owned(), "unsettled" => unsettled]));
+        pairs.extend(pairs![
+            "since-us" => now.saturating_sub(facts.view.since),
+            "why" => why(facts),
+            "cause" => cause_words(facts.view.cause),
+            "head-verdict" => verdict.map(verdict_word),
+            "head" => verdict.map(|verdict| self.verdict_words(verdict)),
+            "groups" => Data::List(groups.collect()),
+        ]);
+        if let Some(link) = &facts.link {
+            for (key, value) in link_facts(link) {
+                pairs.retain(|(known, _)| *known != key);
+                pairs.push((key, value));
+            }
+        }
+        pairs
+    }
+
+    fn verdict_words(&self, verdict: Verdict) -> String {
+        let name = |id| consumers::name(self.index, id);
+        match verdict {
+            Verdict::Takes => "it would take the first message".to_owned(),
+            Verdict::NotAvailable => {
+                "the first message is delayed, held by a consumer, or part of a transaction".to_owned()
+            }
+            Verdict::OwnMessage => "the first message was sent over its own connection (no-local)".to_owned(),
+            Verdict::FilteredOut => "its filter does not match the first message".to_owned(),
+            Verdict::Refused => "it has said of the first message: undeliverable here".to_owned(),
+            Verdict::GroupOf(owner) => {
+                format!("the first message's group belongs to consumer {}", name(owner))
+            }
+            Verdict::BehindInGroup => "another message of the same group comes before".to_owned(),
+            Verdict::Scanning => "its filter has not looked so far yet".to_owned(),
+        }
+    }
+
+    fn head_facts(&self, now: u64, queue: QueueId, place: Place) -> Option<Pairs> {
+        let (_, message, view) = self.engine.entries(queue, place).next()?;
+        let group = message.property(Property::GroupId);
+        let holder = match view.state {
+            EntryState::Acquired(holder) | EntryState::Retired(holder) => Some(holder),
+            _ => view.group_owner,
+        };
+        Some(pairs![
+            "place" => place_text(place),
+            "state" => state_word(view.state),
+            "age-us" => now.saturating_sub(message.enqueued_at),
+            "message-id" => Data::encoded(&message.property(Property::MessageId)),
+            "group" => group.as_str().map(str::to_owned),
+            "holder" => holder.map(|holder| consumers::name(self.index, holder)),
+            "delivery-count" => view.delivery_count,
+            "acquired-count" => view.acquired_count,
+            "expires-in-us" => view.expires_at.map(|at| at.saturating_sub(now)),
+        ])
+    }
+}
+
+fn link_facts(link: &LinkFacts) -> Pairs {
+    pairs![
+        "link" => link.name.as_ref().map(|name| name.to_string()),
+        "credit" => link.credit,
+        "container-id" => link.container.to_string(),
+        "user" => link.user.as_ref().map(|user| user.to_string()),
+    ]
+}
+
+pub(crate) fn state_word(state: EntryState) -> &'static str {
+    match state {
+        EntryState::Available => "available",
+        EntryState::BehindInGroup => "behind-in-group",
+        EntryState::Held => "held",
+        EntryState::Acquired(_) => "acquired",
+        EntryState::Pending => "pending",
+        EntryState::Retired(_) => "retired",
+    }
+}
+
+fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Takes => "takes",
+        Verdict::NotAvailable => "not-available",
+        Verdict::OwnMessage => "own-message",
+        Verdict::FilteredOut => "filtered-out",
+        Verdict::Refused => "refused",
+        Verdict::GroupOf(_) => "group-of-another",
+        Verdict::BehindInGroup => "behind-in-group",
+        Verdict::Scanning => "scanning",
+    }
+}
+
+/// Where a consumer stands, as a sentence.
+fn why(facts: &ConsumerFacts) -> &'static str {
+    match facts.view.list {
+        ConsumerList::Notified => "it was told that there is work, and takes its turn",
+        ConsumerList::Interested => "it is ready and in line; nobody has told it of work",
+        ConsumerList::NonAcquiring { caught_up: true } => "it browses, and has seen everything",
+        ConsumerList::NonAcquiring { caught_up: false } => "it browses, and goes on when its turn comes",
+        ConsumerList::NotInterested(reason) => match reason {
+            PauseReason::NoCredit => "its client has given no credit, or has used it up",
+            PauseReason::Socket => {
+                "its client does not read what it is sent: its connection's output is full"
+            }
+            PauseReason::SessionWindow => {
+                "its session's window is full: the client has not taken what was sent"
+            }
+            PauseReason::FlowStopped => "its client has stopped the flow",
+            PauseReason::Lane => "it waits for another shard, which has to catch up first",
+            PauseReason::Body => "a body is being read for it",
+            PauseReason::Turn => "consumers of its connection on other shards have their turn first",
+            PauseReason::Partial => "a large message is on its way to it in parts",
+            PauseReason::Suspended => "it is suspended, or its link is ending",
+            PauseReason::Standby => "it stands by: the queue allows no more active consumers",
+            PauseReason::Prefetch => "it holds as many unsettled messages as the queue's prefetch allows",
+            PauseReason::Refusals => "it has refused so many messages that nobody else took",
+        },
+    }
+}
+
+fn cause_words(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Attached => "it attached",
+        Cause::Published => "a message was published",
+        Cause::Returned => "a message came back",
+        Cause::HoldEnded => "a delay ended",
+        Cause::GroupFreed => "a group was freed",
+        Cause::BecameReady => "it became ready",
+        Cause::Paused => "it paused",
+        Cause::Promoted => "it became active",
+        Cause::HandedOn => "another consumer could not take what it was told of",
+        Cause::MoreWork => "there was more work",
+        Cause::FoundByScan => "a scan found a message for its filter",
+        Cause::Served => "it was served, and is in line again",
+        Cause::Requested => "its client asked",
+        Cause::Committed => "a transaction was committed",
+        Cause::FoundNothing => "it found nothing to take",
+        Cause::GaveWay => "it gave way to a higher priority",
+    }
+}
+
+/// How many consumers stand how to the first message.
+#[derive(Default)]
+struct Tally {
+    /// How many were looked at, and how many there are.
+    consumers: usize,
+    all: usize,
+    /// They take it when their turn comes.
+    taking: usize,
+    browsers: usize,
+    /// They would take it, but for a pause: by reason.
+    paused: Vec<(PauseReason, usize)>,
+    /// It is not for them: by verdict.
+    unfit: Vec<(&'static str, usize)>,
+}
+
+impl Tally {
+    fn count(&mut self, list: ConsumerList, verdict: Option<Verdict>) {
+        let raise = |count: Option<&mut usize>| count.map(|count| *count += 1).is_some();
+        match (list, verdict) {
+            (ConsumerList::NonAcquiring { .. }, _) => self.browsers += 1,
+            (_, Some(verdict)) if verdict != Verdict::Takes && verdict != Verdict::NotAvailable => {
+                let word = unfit_words(verdict);
+                if !raise(self.unfit.iter_mut().find(|(known, _)| *known == word).map(|(_, count)| count)) {
+                    self.unfit.push((word, 1));
+                }
+            }
+            (ConsumerList::NotInterested(reason), _) => {
+                if !raise(self.paused.iter_mut().find(|(known, _)| *known == reason).map(|(_, count)| count))
+                {
+                    self.paused.push((reason, 1));
+                }
+            }
+            (ConsumerList::Interested | ConsumerList::Notified, _) => self.taking += 1,
+        }
+    }
+
+    /// Why nobody takes the first message, or that somebody does.
+    fn summary(&self, depth: Depth, has_head: bool) -> String {
+        let Depth { messages, acquired, held, pending, retired, .. } = depth;
+        if messages == 0 {
+            return "The queue is empty.".to_owned();
+        }
+        if !has_head {
+            return format!(
+                "No message is available: of {messages}, {acquired} are with consumers that have not settled them, \
+                 {held} are delayed, {} are part of open transactions.",
+                pending + retired
+            );
+        }
+        if self.consumers == 0 {
+            return "Nobody consumes this queue.".to_owned();
+        }
+        if self.taking > 0 {
+            return format!("{} will take the first message.", consumers_words(self.taking));
+        }
+        let paused = self.paused.iter().map(|(reason, count)| (paused_words(*reason), *count));
+        let browsing = (self.browsers > 0).then_some(("only browse", self.browsers));
+        let parts: Vec<String> = paused
+            .chain(self.unfit.iter().copied())
+            .chain(browsing)
+            .map(|(words, count)| format!("{count} {words}"))
+            .collect();
+        let whose = match self.all.saturating_sub(self.consumers) {
+            0 => consumers_words(self.consumers),
+            left => format!("the first {} ({left} more were not looked at)", consumers_words(self.consumers)),
+        };
+        format!("Nobody takes the first message: of {whose}, {}.", parts.join(", "))
+    }
+}
+
+fn consumers_words(count: usize) -> String {
+    if count == 1 { "1 consumer".to_owned() } else { format!("{count} consumers") }
+}
+
+fn unfit_words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Takes | Verdict::NotAvailable => "may take it",
+        Verdict::OwnMessage => "sent it (no-local)",
+        Verdict::FilteredOut => "with a filter that does not match it",
+        Verdict::Refused => "refused it",
+        Verdict::GroupOf(_) => "may not: its group belongs to another",
+        Verdict::BehindInGroup => "may not: another of its group comes before",
+        Verdict::Scanning => "still looking for it",
+    }
+}
+
+fn paused_words(reason: PauseReason) -> &'static str {
+    match reason {
+        PauseReason::NoCredit => "without credit",
+        PauseReason::Socket => "whose client does not read",
+        PauseReason::SessionWindow => "with a full session window",
+        PauseReason::FlowStopped => "with its flow stopped",
+        PauseReason::Lane => "waiting for another shard",
+        PauseReason::Body => "waiting for a body",
+        PauseReason::Turn => "letting others of its connection go first",
+        PauseReason::Partial => "taking a large message in parts",
+        PauseReason::Suspended => "suspended",
+        PauseReason::Standby => "standing by",
+        PauseReason::Prefetch => "at the queue's prefetch",
+        PauseReason::Refusals => "with too many refusals",
+    }
+}

@@ -1,0 +1,282 @@
+//! How does an operator look at the messages of a queue, and move, copy or delete them?
+//!
+//! A slice at a time: each question looks at [`SWEEP_STEPS_MAX`] messages. To a queue of the same shard a message moves in one step.
+//! To one elsewhere it is copied first and leaves when it has arrived; if a consumer takes it in between, both have it. A message
+//! that moves is new in its queue: its place, its counts and its time to live begin again. What consumers hold stays with them.
+
+use corelane_engine::selector::{self, Field, Fields, Filter, HeaderField};
+use corelane_engine::{self as engine, EntryState, EntryView, Origin, Place, QueueId};
+use corelane_wire::amqp10::{Property, Sections, Value};
+
+use super::consumers;
+use super::data::{Data, Pairs, pairs};
+use super::explain::state_word;
+use super::question::{Answer, PeekQuestion, SweepAction, SweepQuestion, Swept};
+use super::reply::{Fault, Status};
+use super::request::place_text;
+use crate::Shard;
+use crate::limits::{ANSWER_BYTES_MAX, PEEK_PROPERTIES_BYTES_MAX, SWEEP_BYTES_MAX, SWEEP_STEPS_MAX};
+use crate::mail::{PublishOutcome, Refusal};
+use crate::message::Message;
+use crate::publish::Arrival;
+
+/// Bits of a place below its level.
+const LEVEL_SHIFT: u32 = 60;
+
+impl Shard {
+    /// Shows messages from a place on.
+    pub(crate) fn peek(&self, now: u64, question: &PeekQuestion) -> Answer {
+        let Some(queue) = self.queues.find(&question.queue) else { return Answer::no_queue(&question.queue) };
+        let (mut shown, mut bytes, mut next) = (Vec::new(), 0, None);
+        for (place, message, view) in self.engine.entries(queue, question.from) {
+            if shown.len() >= question.count as usize || bytes >= ANSWER_BYTES_MAX {
+                next = Some(place);
+                break;
+            }
+            let size = message.bytes().len();
+            bytes += size.min(question.body_max as usize + PEEK_PROPERTIES_BYTES_MAX) + 256;
+            shown.push(Data::Map(self.show(now, place, message, &view, question.body_max as usize)));
+        }
+        Answer::ok(pairs!["messages" => Data::List(shown), "next" => next.map(place_text)])
+    }
+
+    fn show(&self, now: u64, place: Place, message: &Message, view: &EntryView, body_max: usize) -> Pairs {
+        let holder = match view.state {
+            EntryState::Acquired(holder) | EntryState::Retired(holder) => Some(holder),
+            _ => None,
+        };
+        let property = |property| Data::encoded(&message.property(property));
+        let mut shown = pairs![
+            "place" => place_text(place),
+            "state" => state_word(view.state),
+            "age-us" => now.saturating_sub(message.enqueued_at),
+            "holder" => holder.map(|holder| consumers::name(self.index, holder)),
+            "delivery-count" => view.delivery_count,
+            "acquired-count" => view.acquired_count,
+            "expires-in-us" => view.expires_at.map(|at| at.saturating_sub(now)),
+            "group-owner" => view.group_owner.map(|owner| consumers::name(self.index, owner)),
+            "priority" => u32::from(message.priority()),
+            "size" => message.bytes().len(),
+            "message-id" => property(Property::MessageId),
+            "correlation-id" => property(Property::CorrelationId),
+            "subject" => property(Property::Subject),
+            "to" => property(Property::To),
+            "reply-to" => property(Property::ReplyTo),
+            "group-id" => property(Property::GroupId),
+        ];
+        let Ok(sections) = Sections::scan(message.bytes()) else { return shown };
+        let application = sections.application_properties.value(message.bytes());
+        let fits =
+            sections.application_properties.is_present() && application.len() <= PEEK_PROPERTIES_BYTES_MAX;
+        shown.extend(pairs![
+            "application-properties" => if fits { Data::Encoded(application.into()) } else { Data::Null },
+        ]);
+        let (body, cut) = show_body(sections, message.bytes(), body_max);
+        shown.extend(pairs!["body" => body, "body-cut" => cut]);
+        shown
+    }
+
+    /// Moves, copies or deletes what is in one slice.
+    pub(crate) fn sweep(&mut self, now: u64, question: &SweepQuestion) -> Answer {
+        let Some(queue) = self.queues.find(&question.queue) else { return Answer::no_queue(&question.queue) };
+        let filter = match question.selector.as_deref().map(Filter::parse).transpose() {
+            Ok(filter) => filter,
+            Err(error) => return Answer::Refused(Fault::bad(format!("selector: {error}"))),
+        };
+        let (places, next) = self.select(queue, question, filter.as_ref());
+        let mut swept = Swept { next, ..Swept::default() };
+        let (to, removes) = match &question.action {
+            SweepAction::Delete => (None, true),
+            SweepAction::Move { to } => (Some(to), true),
+            SweepAction::Copy { to } => (Some(to), false),
+        };
+        let is_elsewhere = to.is_some_and(|to| self.home_of(to) != self.index);
+        let mut bytes = 0;
+        for place in places {
+            if swept.count + swept.gathered.len() as u64 >= question.count || bytes >= SWEEP_BYTES_MAX {
+                swept.next = Some(place);
+                break;
+            }
+            if let Some(to) = to {
+                let Some(copy) = self.copy_of(queue, place) else { continue };
+                if is_elsewhere {
+                    bytes += copy.bytes().len();
+                    swept.gathered.push((place, copy));
+                    continue;
+                }
+                if self.store_moved(now, to, copy) != PublishOutcome::Stored {
+                    swept.refused = true;
+                    break;
+                }
+            }
+            match removes.then(|| self.engine.remove(now, queue, place)) {
+                Some(Some(message)) => {
+                    self.forget(message);
+                    swept.count += 1;
+                }
+                Some(None) => {}
+                None => swept.count += 1,
+            }
+        }
+        Answer::Swept(swept)
+    }
+
+    /// The places of the slice that nobody holds and the selector fits, and where the next slice begins.
+    fn select(
+        &self,
+        queue: QueueId,
+        question: &SweepQuestion,
+        filter: Option<&Filter>,
+    ) -> (Vec<Place>, Option<Place>) {
+        let is_meant = |message: &Message, view: &EntryView| {
+            let is_free =
+                matches!(view.state, EntryState::Available | EntryState::BehindInGroup | EntryState::Held);
+            is_free && filter.is_none_or(|filter| filter.matches(&Shown { message, view }))
+        };
+        if let Some(places) = &question.places {
+            let meant = |place: &&Place| {
+                let found = self.engine.entries(queue, **place).next();
+                found.is_some_and(|(found, message, view)| found == **place && is_meant(message, &view))
+            };
+            return (places.iter().filter(meant).copied().collect(), None);
+        }
+        let mut places = Vec::new();
+        let mut from = question.from;
+        let mut steps = 0;
+        'levels: loop {
+            for (place, message, view) in self.engine.entries(queue, from) {
+                if steps >= SWEEP_STEPS_MAX {
+                    return (places, Some(place));
+                }
+                steps += 1;
+                // What came later stands behind, on each level.
+                if message.enqueued_at > question.until {
+                    let Some(next) = next_level(place) else { return (places, None) };
+                    from = next;
+                    continue 'levels;
+                }
+                if is_meant(message, &view) {
+                    places.push(place);
+                }
+            }
+            return (places, None);
+        }
+    }
+
+    fn copy_of(&mut self, queue: QueueId, place: Place) -> Option<Message> {
+        let (found, message, _) = self.engine.entries(queue, place).next()?;
+        (found == place).then(|| message.copied(&mut self.buffers))
+    }
+
+    /// Whether messages can be moved to a queue of this shard.
+    pub(crate) fn check_target(&mut self, now: u64, name: &str) -> Answer {
+        match self.find_or_create(now, name) {
+            Ok(_) => Answer::ok(Pairs::new()),
+            Err(Refusal::NotFound | Refusal::InvalidFilter | Refusal::Locked | Refusal::Stolen) => {
+                Answer::no_queue(name)
+            }
+            Err(Refusal::ResourceLimit) => Answer::Refused(Fault {
+                status: Status::Unavailable,
+                why: "the target's shard has no room for another queue".to_owned(),
+            }),
+        }
+    }
+
+    /// Takes in messages from another shard, in order, until one finds no room.
+    pub(crate) fn put(&mut self, now: u64, name: &str, messages: Vec<(Place, Message)>) -> Answer {
+        let (mut count, mut refused) = (0, false);
+        for (_, message) in messages {
+            if refused {
+                self.dissolve(message);
+            } else if self.store_moved(now, name, message) == PublishOutcome::Stored {
+                count += 1;
+            } else {
+                refused = true;
+            }
+        }
+        Answer::Stored { count, refused }
+    }
+
+    /// Removes messages that have arrived elsewhere.
+    pub(crate) fn remove_messages(&mut self, now: u64, name: &str, places: &[Place]) -> Answer {
+        let Some(queue) = self.queues.find(name) else { return Answer::no_queue(name) };
+        let mut count = 0;
+        for place in places {
+            if let Some(message) = self.engine.remove(now, queue, *place) {
+                self.forget(message);
+                count += 1;
+            }
+        }
+        Answer::Stored { count, refused: false }
+    }
+
+    fn store_moved(&mut self, now: u64, name: &str, message: Message) -> PublishOutcome {
+        match self.find_or_create(now, name) {
+            Ok(queue) if self.engine.is_full(queue) => {
+                self.dissolve(message);
+                PublishOutcome::Full
+            }
+            Ok(queue) => {
+                let arrival = Arrival {
+                    message,
+                    origin: Origin(0),
+                    user: None,
+                    producer: None,
+                    transaction: None,
+                    expiration_us: None,
+                };
+                self.store(now, queue, arrival)
+            }
+            Err(_) => {
+                self.dissolve(message);
+                PublishOutcome::NoQueue
+            }
+        }
+    }
+}
+
+/// The first place of the next lower level; none: this is the lowest there can be.
+fn next_level(place: Place) -> Option<Place> {
+    let level = place.level() as u64 + 1;
+    (level < 16).then_some(Place(level << LEVEL_SHIFT))
+}
+
+/// A body's first part: text as text, data as bytes; and whether something is left out.
+fn show_body(sections: Sections, bytes: &[u8], body_max: usize) -> (Data, bool) {
+    let mut values = sections.body_values(bytes);
+    let Some(Ok(first)) = values.next() else { return (Data::Null, false) };
+    let more = values.next().is_some();
+    match first {
+        Value::String(text) => {
+            let end = text.floor_char_boundary(body_max);
+            (Data::text(text[..end].to_owned()), more || end < text.len())
+        }
+        Value::Binary(data) => {
+            let end = data.len().min(body_max);
+            (Data::encoded(&Value::Binary(&data[..end])), more || end < data.len())
+        }
+        other => {
+            let encoded = Data::encoded(&other);
+            let size = if let Data::Encoded(bytes) = &encoded { bytes.len() } else { 0 };
+            if size <= body_max { (encoded, more) } else { (Data::Null, true) }
+        }
+    }
+}
+
+/// A message in its queue, as selectors read it.
+struct Shown<'a> {
+    message: &'a Message,
+    view: &'a EntryView,
+}
+
+impl Fields for Shown<'_> {
+    fn field(&self, field: &Field) -> selector::Value<'_> {
+        match field {
+            Field::Header(HeaderField::Redelivered) => selector::Value::Bool(self.view.acquired_count > 0),
+            Field::Header(HeaderField::DeliveryCount) => {
+                selector::Value::Int(i64::from(self.view.delivery_count) + 1)
+            }
+            Field::Header(_) | Field::Property(_) => engine::Message::field(self.message, field),
+        }
+    }
+}

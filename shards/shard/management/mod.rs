@@ -1,0 +1,258 @@
+//! How is the broker managed by messages? The node `$management`, which every shard has (AMQP Management 1.0, working draft).
+//!
+//! A request is served by the shard of its connection. `request` reads it, `plan` knows which shards are to be asked what,
+//! `question` is what travels between them, the modules named for kinds of things answer, `reply` writes the answer, which goes
+//! to the request's `reply-to` like any other message. A request's delivery is accepted when it has been taken.
+//!
+//! Invariants:
+//! - at most one question of a request is on its way; a shard that does not answer it in time is named in the request's answer;
+//! - of a connection at most [`REQUESTS_MAX`] requests are being served, and as long as one is, it does not move;
+//! - a link to the node has credit for [`REQUEST_CREDIT`] less what is being served of it.
+//!
+//! Left out: what properties queues have (`properties`), who may manage (everybody who has logged in).
+
+mod connections;
+mod consumers;
+pub(crate) mod data;
+mod explain;
+mod kinds;
+mod list;
+mod messages;
+mod plan;
+mod question;
+mod queues;
+mod reply;
+mod request;
+mod shards;
+
+use std::collections::VecDeque;
+
+use corelane_mailbox::Lane;
+use corelane_protocol::amqp10::LinkId;
+use corelane_wire::amqp10::{DeliveryState, Error};
+use hashbrown::HashMap;
+
+use crate::Shard;
+use crate::event::ConnectionSlot;
+use crate::limits::{
+    ANSWERS_UNREAD_BYTES_MAX, QUESTION_TIMEOUT_US, QUESTIONS_PER_TURN_MAX, REQUESTS_MAX, REQUESTS_SHARD_MAX,
+};
+use crate::mail::{Answered, LinkRef, Mail, Query};
+use crate::message::Message;
+use crate::publish::renew_credit;
+use plan::{Layout, Plan, Step};
+pub(crate) use question::{Answer, Question};
+use reply::Reply;
+use request::Envelope;
+
+/// The node's address.
+pub(crate) const ADDRESS: &str = "$management";
+
+/// The requests of a shard's connections.
+#[derive(Debug, Default)]
+pub(crate) struct Management {
+    requests: HashMap<u64, Request>,
+    next_request: u64,
+    /// Requests whose next question is for this shard itself.
+    ready: VecDeque<(u64, Question)>,
+    /// When to look whether a question was answered: the request and the question's number. The earliest first.
+    deadlines: VecDeque<(u64, u64, u32)>,
+}
+
+#[derive(Debug)]
+struct Request {
+    link: LinkRef,
+    envelope: Envelope,
+    plan: Plan,
+    /// Who was asked last, and how many questions came before.
+    asked: usize,
+    questions: u32,
+}
+
+/// Why a request is not taken: condition and description.
+type Rejection = (&'static str, &'static str);
+
+const NO_REPLY_TO: Rejection =
+    ("amqp:precondition-failed", "a request needs a reply-to: the address of a queue of yours");
+const TOO_MANY: Rejection =
+    ("amqp:resource-limit-exceeded", "too many requests are being served; wait for answers");
+const UNREAD: Rejection =
+    ("amqp:resource-limit-exceeded", "the answers to earlier requests wait to be read at your reply-to");
+
+impl Management {
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.front().map(|(deadline, ..)| *deadline)
+    }
+}
+
+impl Shard {
+    /// Requests for the management node that are not answered yet.
+    pub fn requests_in_service(&self) -> usize {
+        self.management.requests.len()
+    }
+
+    /// A message for the node.
+    pub(crate) fn on_management_request(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkId,
+        delivery_id: u32,
+        settled: bool,
+        message: Message,
+    ) {
+        let taken = self.take_request(now, slot, link, &message);
+        self.buffers.give(message.into_bytes());
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if !settled {
+            let state = match taken {
+                Ok(()) => DeliveryState::Accepted,
+                Err((condition, description)) => {
+                    DeliveryState::Rejected { error: Some(Error::new(condition, description)) }
+                }
+            };
+            connection.protocol.settle(link, delivery_id, &state);
+        }
+        if taken.is_err() {
+            self.counters.requests_refused += 1;
+            renew_credit(connection, link);
+        }
+        self.touch(slot);
+    }
+
+    fn take_request(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkId,
+        message: &Message,
+    ) -> Result<(), Rejection> {
+        let mut envelope = Envelope::read(message.bytes()).ok_or(NO_REPLY_TO)?;
+        let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        envelope.queue = connection.answers_at(&envelope.reply_to).map(Into::into);
+        let to = envelope.address();
+        if to == ADDRESS {
+            return Err(NO_REPLY_TO);
+        }
+        let unread = self.queues.find(to).and_then(|queue| self.engine.depth(queue));
+        if unread.is_some_and(|depth| depth.bytes > ANSWERS_UNREAD_BYTES_MAX) {
+            return Err(UNREAD);
+        }
+        let full = self.management.requests.len() >= REQUESTS_SHARD_MAX;
+        let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        if full || connection.requests >= REQUESTS_MAX {
+            return Err(TOO_MANY);
+        }
+        let id = connection.id;
+        let Some(producer) = connection.producer_mut(link) else { return Ok(()) };
+        producer.unanswered += 1;
+        let link = LinkRef { connection: id, link, attachment: producer.attachment };
+        connection.requests += 1;
+        connection.unanswered += 1;
+        self.counters.requests += 1;
+        let number = self.management.next_request;
+        self.management.next_request += 1;
+        let (plan, step) = match request::parse(message.bytes()) {
+            Ok(command) => {
+                let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
+                plan::start(now, command, &layout)
+            }
+            Err(fault) => (Plan::One, Step::Done(fault.into())),
+        };
+        let request = Request { link, envelope, plan, asked: self.index, questions: 0 };
+        self.management.requests.insert(number, request);
+        self.take_step(now, number, step);
+        Ok(())
+    }
+
+    fn take_step(&mut self, now: u64, number: u64, step: Step) {
+        match step {
+            Step::Done(reply) => self.conclude(now, number, &reply),
+            Step::Ask(to, question) => {
+                let Some(request) = self.management.requests.get_mut(&number) else { return };
+                request.asked = to;
+                request.questions += 1;
+                if to == self.index {
+                    self.management.ready.push_back((number, question));
+                } else {
+                    let deadline = (now + QUESTION_TIMEOUT_US, number, request.questions);
+                    self.management.deadlines.push_back(deadline);
+                    let query = Query { request: number, question };
+                    self.post(to, Lane::Control, Mail::Query(Box::new(query)));
+                }
+            }
+        }
+    }
+
+    /// Another shard has answered.
+    pub(crate) fn on_answered(&mut self, now: u64, from: usize, answered: Answered) {
+        let Answered { request: number, answer } = answered;
+        // One that comes too late finds its request gone, or asking somebody else.
+        match self.management.requests.get(&number) {
+            Some(request) if request.asked == from => self.take_answer(now, number, answer),
+            Some(_) | None => self.counters.mail_dropped += 1,
+        }
+    }
+
+    fn take_answer(&mut self, now: u64, number: u64, answer: Answer) {
+        let Some(mut request) = self.management.requests.remove(&number) else { return };
+        if self.connections.slot_of(request.link.connection).is_none() {
+            return;
+        }
+        let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
+        let step = request.plan.take(answer, &layout);
+        self.management.requests.insert(number, request);
+        self.take_step(now, number, step);
+    }
+
+    /// Answers this shard's own questions, so many a turn. True if there are more.
+    pub(crate) fn run_management(&mut self, now: u64) -> bool {
+        for _ in 0..QUESTIONS_PER_TURN_MAX {
+            let Some((number, question)) = self.management.ready.pop_front() else { break };
+            let answer = self.answer_question(now, question);
+            self.take_answer(now, number, answer);
+        }
+        !self.management.ready.is_empty()
+    }
+
+    /// Gives up on shards that have not answered.
+    pub(crate) fn end_questions(&mut self, now: u64) {
+        while let Some((_, number, question)) =
+            self.management.deadlines.pop_front_if(|(deadline, ..)| *deadline <= now)
+        {
+            let is_asking =
+                |request: &mut Request| request.questions == question && request.asked != self.index;
+            let asking = self.management.requests.get_mut(&number).is_some_and(is_asking);
+            let Some(mut request) = asking.then(|| self.management.requests.remove(&number)).flatten() else {
+                continue;
+            };
+            let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
+            let step = request.plan.give_up(request.asked, &layout);
+            self.management.requests.insert(number, request);
+            self.counters.questions_unanswered += 1;
+            self.take_step(now, number, step);
+        }
+    }
+
+    fn conclude(&mut self, now: u64, number: u64, reply: &Reply) {
+        let Some(request) = self.management.requests.remove(&number) else { return };
+        let Request { link, envelope, .. } = request;
+        let Some(slot) = self.slot_of(link.connection) else { return };
+        let bytes = reply::encode(&envelope, reply);
+        if let Ok(message) = Message::new(bytes, 0) {
+            // Where it cannot be stored it is dropped, and counted there.
+            let _ = self.route_internal(now, envelope.address(), message);
+        }
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.requests -= 1;
+        connection.unanswered -= 1;
+        if let Some(producer) = connection.producer_mut(link.link)
+            && producer.attachment == link.attachment
+        {
+            producer.unanswered -= 1;
+            renew_credit(connection, link.link);
+            self.touch(slot);
+            self.release_detached(slot, link.link);
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Which questions does a request come to, in which order, and what do their answers make together?
+//!
+//! One question at a time is on its way for a request. A listing goes from shard to shard and kind to kind until its page is
+//! full; a sweep goes on from where the slice before ended; an explanation asks the queue's home, then the shards of those
+//! consumers whose connections live elsewhere.
+
+use corelane_engine::Place;
+
+use super::data::{Data, Pairs, pairs};
+use super::kinds::{self, Kind};
+use super::question::{
+    Answer, Explained, ListQuestion, Question, Rows, SweepAction, SweepQuestion, Swept, Where,
+};
+use super::reply::{Fault, Reply, Status};
+use super::request::{Command, Mark, Query, Sweep};
+use crate::limits::{ANSWER_BYTES_MAX, SWEEP_STEPS_MAX};
+use crate::mail::LinkRef;
+use crate::message::Message;
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Ask(usize, Question),
+    Done(Reply),
+}
+
+/// A request that is being served.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    One,
+    /// Shard after shard, from this one.
+    Search {
+        question: SearchFor,
+        shard: usize,
+    },
+    List(Listing),
+    Sweep(Box<Sweeping>),
+    Explain(Option<Box<Explaining>>),
+}
+
+/// What each shard is asked for in turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SearchFor {
+    Read(crate::mail::ConnectionId),
+    Close(crate::mail::ConnectionId),
+}
+
+/// Where queues live, for whoever asks.
+pub(crate) struct Layout<'a> {
+    pub(crate) shards: usize,
+    pub(crate) home: &'a dyn Fn(&str) -> usize,
+}
+
+/// A page that is being put together.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    kinds: Vec<Kind>,
+    names: Vec<Box<str>>,
+    pattern: Option<Box<str>>,
+    skip: u64,
+    count: u32,
+    mark: Mark,
+    rows: Vec<Data>,
+    bytes: usize,
+}
+
+/// Messages that are being moved, copied or deleted.
+#[derive(Debug)]
+pub(crate) struct Sweeping {
+    sweep: Sweep,
+    from: Place,
+    /// How many of the places were asked for.
+    asked: usize,
+    until: u64,
+    done: u64,
+    phase: SweepPhase,
+    /// Where to go on behind the slice that is under way.
+    next: Option<Place>,
+}
+
+#[derive(Debug)]
+enum SweepPhase {
+    /// Whether there is a queue to move to.
+    Target,
+    Slice,
+    /// The slice's messages are on their way to the target's home.
+    Put {
+        places: Vec<Place>,
+    },
+    /// Those that arrived leave.
+    Remove {
+        refused: bool,
+    },
+}
+
+/// An explanation that waits for what other shards know.
+#[derive(Debug)]
+pub(crate) struct Explaining {
+    explained: Explained,
+    /// The shard that is asked, and for which of the consumers.
+    asked: usize,
+    consumers: Vec<usize>,
+    /// Shards that were asked, or passed over.
+    done_below: usize,
+}
+
+/// Begins.
+pub(crate) fn start(now: u64, command: Command, layout: &Layout<'_>) -> (Plan, Step) {
+    let said = |body| (Plan::One, Step::Done(Reply::new(Status::Ok, body)));
+    match command {
+        Command::Types(of) => said(Data::Map(kinds::types(of))),
+        Command::Attributes(of) => said(Data::Map(kinds::attributes(of))),
+        Command::Operations(of) => said(Data::Map(kinds::operations(of))),
+        Command::Nodes => said(Data::List(vec![Data::from(super::ADDRESS)])),
+        Command::Query(query) => {
+            let listing = Listing::new(query);
+            let step = listing.step(layout);
+            (Plan::List(listing), step)
+        }
+        Command::Ask(place, question) => start_asking(place, *question, layout),
+        Command::Sweep(sweep) => {
+            let sweeping = Sweeping::new(now, sweep);
+            let step = sweeping.first(layout);
+            (Plan::Sweep(Box::new(sweeping)), step)
+        }
+        Command::Explain { queue, count } => {
+            let home = (layout.home)(&queue);
+            (Plan::Explain(None), Step::Ask(home, Question::Explain { queue, count }))
+        }
+    }
+}
+
+fn start_asking(place: Where, question: Question, layout: &Layout<'_>) -> (Plan, Step) {
+    match (place, question) {
+        (Where::Any, Question::ReadConnection { connection }) => search(SearchFor::Read(connection), 0),
+        (Where::Any, Question::CloseConnection { connection }) => search(SearchFor::Close(connection), 0),
+        (Where::Shard(shard), _) if shard >= layout.shards => {
+            let why = format!("there is no shard {shard}: there are {}", layout.shards);
+            (Plan::One, Step::Done(Fault { status: Status::NotFound, why }.into()))
+        }
+        (Where::Shard(shard), question) => (Plan::One, Step::Ask(shard, question)),
+        (Where::Home | Where::Any, question) => {
+            let home = question.queue().map_or(0, layout.home);
+            (Plan::One, Step::Ask(home, question))
+        }
+    }
+}
+
+fn search(question: SearchFor, shard: usize) -> (Plan, Step) {
+    (Plan::Search { question, shard }, Step::Ask(shard, question.question()))
+}
+
+impl SearchFor {
+    fn question(self) -> Question {
+        match self {
+            SearchFor::Read(connection) => Question::ReadConnection { connection },
+            SearchFor::Close(connection) => Question::CloseConnection { connection },
+        }
+    }
+}
+
+impl Plan {
+    /// Takes the answer to the question that was on its way.
+    pub(crate) fn take(&mut self, answer: Answer, layout: &Layout<'_>) -> Step {
+        match (self, answer) {
+            (Plan::Search { question, shard }, Answer::Refused(fault)) => {
+                *shard += 1;
+                if fault.status == Status::NotFound && *shard < layout.shards {
+                    return Step::Ask(*shard, question.question());
+                }
+                Step::Done(fault.into())
+            }
+            (_, Answer::Refused(fault)) => Step::Done(fault.into()),
+            (Plan::List(listing), Answer::Rows(rows)) => listing.take(rows, layout),
+            (Plan::Sweep(sweeping), answer) => sweeping.take(answer, layout),
+            (Plan::Explain(explaining), Answer::Explained(explained)) => {
+                let consumers = Vec::new();
+                let started = Explaining { explained: *explained, asked: 0, consumers, done_below: 0 };
+                explaining.insert(Box::new(started)).step(layout)
+            }
+            (Plan::Explain(Some(explaining)), Answer::Links(links)) => {
+                explaining.merge(links);
+                explaining.step(layout)
+            }
+            (_, Answer::Said { status, body }) => Step::Done(Reply::new(status, body)),
+            (
+                _,
+                Answer::Rows(_)
+                | Answer::Swept(_)
+                | Answer::Stored { .. }
+                | Answer::Explained(_)
+                | Answer::Links(_),
+            ) => {
+                unreachable!("a shard answers what it was asked")
+            }
+        }
+    }
+
+    /// The shard that was asked has not answered in time.
+    pub(crate) fn give_up(&mut self, shard: usize, layout: &Layout<'_>) -> Step {
+        // A queue can be explained although a shard of its consumers stalls: that may be the explanation.
+        if let Plan::Explain(Some(explaining)) = self {
+            let silent = format!("shard {shard}, where its connection lives, does not answer");
+            let facts = explaining.consumers.iter().map(|_| pairs!["problem" => silent.clone()]).collect();
+            explaining.merge(facts);
+            return explaining.step(layout);
+        }
+        let done = match self {
+            Plan::Sweep(sweeping) if sweeping.done > 0 => {
+                format!("; {} messages were done with before", sweeping.done)
+            }
+            _ => String::new(),
+        };
+        let why = format!("shard {shard} did not answer in time{done}");
+        Step::Done(Fault { status: Status::Timeout, why }.into())
+    }
+}
+
+impl Listing {
+    fn new(query: Query) -> Listing {
+        let Query { kinds, mut names, pattern, offset, count, from } = query;
+        if names.is_empty() {
+            for name in kinds.iter().flat_map(|kind| kind.attributes()) {
+                if !names.iter().any(|known| **known == *name) {
+                    names.push(name.into());
+                }
+            }
+        }
+        let mark = from.unwrap_or_default();
+        Listing { kinds, names, pattern, skip: offset, count, mark, rows: Vec::new(), bytes: 0 }
+    }
+
+    fn step(&self, layout: &Layout<'_>) -> Step {
+        let Some(&kind) = self.kinds.get(self.mark.kind) else { return Step::Done(self.page(None)) };
+        if self.mark.shard >= layout.shards {
+            return Step::Done(self.page(None));
+        }
+        let attributes = kind.attributes();
+        let position = |name: &str| attributes.iter().position(|known| *known == name).map(|at| at as u16);
+        Step::Ask(
+            self.mark.shard,
+            Question::List(ListQuestion {
+                kind,
+                columns: self.names.iter().map(|name| position(name)).collect(),
+                pattern: self.pattern.clone(),
+                from: self.mark.index,
+                skip: self.skip,
+                count: self.count - self.rows.len() as u32,
+            }),
+        )
+    }
+
+    fn take(&mut self, answer: Rows, layout: &Layout<'_>) -> Step {
+        let Rows { rows, skipped, next } = answer;
+        self.skip = self.skip.saturating_sub(skipped);
+        self.bytes += rows.iter().map(|row| row.len()).sum::<usize>();
+        self.rows.extend(rows.into_iter().map(Data::Encoded));
+        match next {
+            Some(index) => self.mark.index = index,
+            None if self.mark.shard + 1 < layout.shards => {
+                self.mark = Mark { shard: self.mark.shard + 1, index: 0, ..self.mark }
+            }
+            None => self.mark = Mark { kind: self.mark.kind + 1, shard: 0, index: 0 },
+        }
+        if self.mark.kind >= self.kinds.len() {
+            Step::Done(self.page(None))
+        } else if self.rows.len() >= self.count as usize || self.bytes >= ANSWER_BYTES_MAX {
+            Step::Done(self.page(Some(self.mark)))
+        } else {
+            self.step(layout)
+        }
+    }
+
+    fn page(&self, next: Option<Mark>) -> Reply {
+        let names = self.names.iter().map(|name| Data::from(name.to_string())).collect();
+        let body = pairs!["attributeNames" => Data::List(names), "results" => Data::List(self.rows.clone())];
+        let mut reply = Reply::new(Status::Ok, Data::Map(body));
+        reply.properties = pairs!["count" => Data::Int(self.rows.len() as i64)];
+        if let Some(mark) = next {
+            reply.properties.push(("next".into(), Data::from(mark.to_text())));
+        }
+        reply
+    }
+}
+
+impl Sweeping {
+    fn new(now: u64, sweep: Sweep) -> Sweeping {
+        let phase = if sweep.action == SweepAction::Delete { SweepPhase::Slice } else { SweepPhase::Target };
+        Sweeping { sweep, from: Place(0), asked: 0, until: now, done: 0, phase, next: None }
+    }
+
+    fn first(&self, layout: &Layout<'_>) -> Step {
+        match self.target() {
+            Some(to) => Step::Ask((layout.home)(to), Question::Target { queue: to.into() }),
+            None => self.slice(layout),
+        }
+    }
+
+    fn target(&self) -> Option<&str> {
+        match &self.sweep.action {
+            SweepAction::Delete => None,
+            SweepAction::Move { to } | SweepAction::Copy { to } => Some(to),
+        }
+    }
+
+    fn slice(&self, layout: &Layout<'_>) -> Step {
+        let Sweep { queue, action, selector, places, count } = &self.sweep;
+        let places = places.as_ref().map(|places| {
+            let until = (self.asked + SWEEP_STEPS_MAX).min(places.len());
+            places[self.asked..until].into()
+        });
+        let question = SweepQuestion {
+            queue: queue.clone(),
+            action: action.clone(),
+            selector: selector.clone(),
+            places,
+            from: self.from,
+            until: self.until,
+            count: count - self.done,
+        };
+        Step::Ask((layout.home)(queue), Question::Sweep(question))
+    }
+
+    fn take(&mut self, answer: Answer, layout: &Layout<'_>) -> Step {
+        match (&mut self.phase, answer) {
+            (SweepPhase::Target, Answer::Said { .. }) => {
+                self.phase = SweepPhase::Slice;
+                self.slice(layout)
+            }
+            (SweepPhase::Slice, Answer::Swept(swept)) => self.take_slice(swept, layout),
+            (SweepPhase::Put { places }, Answer::Stored { count, refused }) => {
+                let mut places = std::mem::take(places);
+                places.truncate(count);
+                if matches!(self.sweep.action, SweepAction::Move { .. }) && !places.is_empty() {
+                    self.phase = SweepPhase::Remove { refused };
+                    let queue = self.sweep.queue.clone();
+                    return Step::Ask((layout.home)(&queue), Question::Remove { queue, places });
+                }
+                self.done += places.len() as u64;
+                self.go_on(refused, layout)
+            }
+            (SweepPhase::Remove { refused }, Answer::Stored { count, .. }) => {
+                let refused = *refused;
+                self.done += count as u64;
+                self.go_on(refused, layout)
+            }
+            (_, answer) => unreachable!("a shard answers what it was asked, not {answer:?}"),
+        }
+    }
+
+    fn take_slice(&mut self, swept: Swept, layout: &Layout<'_>) -> Step {
+        let Swept { count, gathered, refused, next } = swept;
+        self.done += count;
+        self.next = next;
+        let Some(to) = self.target().map(Box::<str>::from).filter(|_| !gathered.is_empty()) else {
+            return self.go_on(refused, layout);
+        };
+        let places = gathered.iter().map(|(place, _): &(Place, Message)| *place).collect();
+        self.phase = SweepPhase::Put { places };
+        Step::Ask((layout.home)(&to), Question::Put { queue: to, messages: gathered })
+    }
+
+    fn go_on(&mut self, refused: bool, layout: &Layout<'_>) -> Step {
+        self.phase = SweepPhase::Slice;
+        if refused {
+            let done = self.done;
+            let why = format!("the target has no room (or is gone); {done} messages were done with before");
+            return Step::Done(Fault { status: Status::Conflict, why }.into());
+        }
+        let more = match &self.sweep.places {
+            Some(places) => {
+                self.asked = (self.asked + SWEEP_STEPS_MAX).min(places.len());
+                self.asked < places.len()
+            }
+            None => self.next.is_some(),
+        };
+        if more && self.done < self.sweep.count {
+            self.from = self.next.unwrap_or(self.from);
+            return self.slice(layout);
+        }
+        Step::Done(Reply::new(Status::Ok, Data::Map(pairs!["count" => self.done])))
+    }
+}
+
+impl Explaining {
+    /// Asks the next shard that knows more of some consumer.
+    fn step(&mut self, layout: &Layout<'_>) -> Step {
+        for shard in self.done_below..layout.shards {
+            let on_shard = |index: &usize| {
+                self.explained.consumers[*index].elsewhere.is_some_and(|(home, _)| home == shard)
+            };
+            let consumers: Vec<usize> = (0..self.explained.consumers.len()).filter(on_shard).collect();
+            if !consumers.is_empty() {
+                let link = |index: &usize| self.explained.consumers[*index].elsewhere.map(|(_, link)| link);
+                let links: Vec<LinkRef> = consumers.iter().filter_map(link).collect();
+                (self.asked, self.done_below, self.consumers) = (shard, shard + 1, consumers);
+                return Step::Ask(shard, Question::Links { links });
+            }
+        }
+        let Explained { queue, consumers } =
+            std::mem::replace(&mut self.explained, Explained { queue: Pairs::new(), consumers: Vec::new() });
+        let mut body = queue;
+        let consumers = consumers.into_iter().map(|consumer| Data::Map(consumer.facts)).collect();
+        body.push(("consumers".into(), Data::List(consumers)));
+        Step::Done(Reply::new(Status::Ok, Data::Map(body)))
+    }
+
+    /// What the connection's shard says is added, and stands for what the home did not know.
+    fn merge(&mut self, links: Vec<Pairs>) {
+        for (index, link) in std::mem::take(&mut self.consumers).into_iter().zip(links) {
+            let facts = &mut self.explained.consumers[index].facts;
+            for (key, value) in link {
+                facts.retain(|(known, _)| *known != key);
+                facts.push((key, value));
+            }
+        }
+    }
+}

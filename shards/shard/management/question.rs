@@ -1,0 +1,242 @@
+//! What does the shard that serves a request ask of another one, or of itself?
+//!
+//! A question names all it needs, so whoever answers keeps nothing of it; each is answered at once and costs no more than its
+//! bound. What takes longer is asked in several steps, which is `plan`'s business.
+
+use corelane_engine::{ConsumerId, Place};
+
+use super::data::{Data, Pairs};
+use super::kinds::Kind;
+use super::reply::{Fault, Status};
+use crate::Shard;
+use crate::mail::{Answered, ConnectionId, LinkRef, Mail, Query};
+use crate::message::Message;
+use corelane_mailbox::Lane;
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// The home of the question's queue.
+    Home,
+    Shard(usize),
+    /// Each in turn, until one knows.
+    Any,
+}
+
+/// One step of a request.
+#[derive(Debug)]
+pub(crate) enum Question {
+    ReadQueue {
+        queue: Box<str>,
+    },
+    CreateQueue {
+        queue: Box<str>,
+        properties: Vec<(Box<str>, Data)>,
+    },
+    UpdateQueue {
+        queue: Box<str>,
+        properties: Vec<(Box<str>, Data)>,
+    },
+    DeleteQueue {
+        queue: Box<str>,
+    },
+    ReadConnection {
+        connection: ConnectionId,
+    },
+    CloseConnection {
+        connection: ConnectionId,
+    },
+    ReadConsumer {
+        consumer: ConsumerId,
+    },
+    ReadShard,
+    List(ListQuestion),
+    Peek(PeekQuestion),
+    Sweep(SweepQuestion),
+    /// Messages are to come: does the queue exist, or can it be made?
+    Target {
+        queue: Box<str>,
+    },
+    /// Messages from a queue on another shard.
+    Put {
+        queue: Box<str>,
+        messages: Vec<(Place, Message)>,
+    },
+    /// Those that were put elsewhere leave.
+    Remove {
+        queue: Box<str>,
+        places: Vec<Place>,
+    },
+    Explain {
+        queue: Box<str>,
+        count: u32,
+    },
+    /// What a connection's shard knows of links whose consumers live elsewhere.
+    Links {
+        links: Vec<LinkRef>,
+    },
+}
+
+/// A page of the entities of a kind on one shard.
+#[derive(Debug)]
+pub(crate) struct ListQuestion {
+    pub(crate) kind: Kind,
+    /// Positions in the kind's table; none: it has no such attribute.
+    pub(crate) columns: Vec<Option<u16>>,
+    pub(crate) pattern: Option<Box<str>>,
+    /// Go on at this index.
+    pub(crate) from: u32,
+    /// Pass over so many first.
+    pub(crate) skip: u64,
+    pub(crate) count: u32,
+}
+
+/// Messages to be shown.
+#[derive(Debug)]
+pub(crate) struct PeekQuestion {
+    pub(crate) queue: Box<str>,
+    pub(crate) from: Place,
+    pub(crate) count: u32,
+    /// Bytes of each body.
+    pub(crate) body_max: u32,
+}
+
+/// A slice of a queue whose messages are to be moved, copied or deleted.
+#[derive(Debug)]
+pub(crate) struct SweepQuestion {
+    pub(crate) queue: Box<str>,
+    pub(crate) action: SweepAction,
+    pub(crate) selector: Option<Box<str>>,
+    /// Just these.
+    pub(crate) places: Option<Box<[Place]>>,
+    pub(crate) from: Place,
+    /// Only what was enqueued until then.
+    pub(crate) until: u64,
+    pub(crate) count: u64,
+}
+
+/// What happens to the messages of a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SweepAction {
+    Delete,
+    Move { to: Box<str> },
+    Copy { to: Box<str> },
+}
+
+/// The answer to a question.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Said { status: Status, body: Data },
+    Refused(Fault),
+    Rows(Rows),
+    Swept(Swept),
+    Stored { count: usize, refused: bool },
+    Explained(Box<Explained>),
+    Links(Vec<Pairs>),
+}
+
+/// Entities, each a list that is encoded already.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<Box<[u8]>>,
+    pub(crate) skipped: u64,
+    /// There may be more from this index.
+    pub(crate) next: Option<u32>,
+}
+
+/// How far a sweep came.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    /// Messages that are done with.
+    pub(crate) count: u64,
+    /// Messages for a queue that is not here, still in their places.
+    pub(crate) gathered: Vec<(Place, Message)>,
+    /// The target had no room.
+    pub(crate) refused: bool,
+    /// There may be more from this place.
+    pub(crate) next: Option<Place>,
+}
+
+/// What a queue's home says when asked why it does not move.
+#[derive(Debug)]
+pub(crate) struct Explained {
+    pub(crate) queue: Pairs,
+    pub(crate) consumers: Vec<ExplainedConsumer>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ExplainedConsumer {
+    pub(crate) facts: Pairs,
+    /// Its connection lives on this shard, which knows more.
+    pub(crate) elsewhere: Option<(usize, LinkRef)>,
+}
+
+impl Question {
+    /// The queue that it is about.
+    pub(crate) fn queue(&self) -> Option<&str> {
+        match self {
+            Question::ReadQueue { queue }
+            | Question::CreateQueue { queue, .. }
+            | Question::UpdateQueue { queue, .. }
+            | Question::DeleteQueue { queue }
+            | Question::Target { queue }
+            | Question::Put { queue, .. }
+            | Question::Remove { queue, .. }
+            | Question::Explain { queue, .. } => Some(queue),
+            Question::Peek(question) => Some(&question.queue),
+            Question::Sweep(question) => Some(&question.queue),
+            Question::ReadConnection { .. }
+            | Question::CloseConnection { .. }
+            | Question::ReadConsumer { .. }
+            | Question::ReadShard
+            | Question::List(_)
+            | Question::Links { .. } => None,
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn ok(pairs: Pairs) -> Answer {
+        Answer::Said { status: Status::Ok, body: Data::Map(pairs) }
+    }
+
+    pub(crate) fn no_queue(name: &str) -> Answer {
+        Answer::Refused(Fault::unknown(Kind::Queue, name))
+    }
+}
+
+impl From<Result<Answer, Fault>> for Answer {
+    fn from(result: Result<Answer, Fault>) -> Self {
+        result.unwrap_or_else(Answer::Refused)
+    }
+}
+
+impl Shard {
+    pub(crate) fn on_query(&mut self, now: u64, from: usize, query: Query) {
+        let Query { request, question } = query;
+        let answer = self.answer_question(now, question);
+        self.post(from, Lane::Control, Mail::Answered(Box::new(Answered { request, answer })));
+    }
+
+    /// Answers what this shard is asked, by another one or by itself.
+    pub(crate) fn answer_question(&mut self, now: u64, question: Question) -> Answer {
+        match question {
+            Question::ReadQueue { queue } => self.read_queue(now, &queue),
+            Question::CreateQueue { queue, properties } => self.create_queue(now, &queue, &properties).into(),
+            Question::UpdateQueue { queue, properties } => self.update_queue(now, &queue, &properties).into(),
+            Question::DeleteQueue { queue } => self.delete_named_queue(now, &queue),
+            Question::ReadConnection { connection } => self.read_connection(connection),
+            Question::CloseConnection { connection } => self.close_by_operator(now, connection),
+            Question::ReadConsumer { consumer } => self.read_consumer(consumer),
+            Question::ReadShard => self.read_shard(),
+            Question::List(question) => Answer::Rows(self.list(now, &question)),
+            Question::Peek(question) => self.peek(now, &question),
+            Question::Sweep(question) => self.sweep(now, &question),
+            Question::Target { queue } => self.check_target(now, &queue),
+            Question::Put { queue, messages } => self.put(now, &queue, messages),
+            Question::Remove { queue, places } => self.remove_messages(now, &queue, &places),
+            Question::Explain { queue, count } => self.explain_queue(now, &queue, count),
+            Question::Links { links } => Answer::Links(self.explain_links(&links)),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What is there to know of a queue, and how does an operator make, change and delete one?
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use corelane_engine::{Depth, QueueCounters, QueueId};
+use corelane_wire::amqp10::Value;
+
+use super::data::{Data, Pairs, pairs};
+use super::kinds::Kind;
+use super::question::Answer;
+use super::reply::{Fault, Status};
+use crate::Shard;
+use crate::contradictions::check_overrides;
+use crate::destinations::DestinationRule;
+use crate::properties::{self, PROPERTIES, Property, PropertyError, PropertyValue};
+use crate::queues::{QueueKind, QueueNode, is_ours};
+use crate::statistics::{Flow, Summary};
+
+/// Pairs of a property that is a table.
+const TABLE_PAIRS_MAX: usize = 16;
+
+/// A queue of this shard.
+pub(crate) struct QueueView<'a> {
+    now: u64,
+    shard: &'a Shard,
+    id: QueueId,
+    node: &'a QueueNode,
+    depth: Depth,
+    counters: QueueCounters,
+    flow: Flow,
+    /// What rules and overrides say, when it is asked for.
+    rule: OnceCell<DestinationRule>,
+}
+
+/// How an attribute is read.
+type Read = fn(&QueueView<'_>) -> Data;
+
+/// The attributes of a queue, in order; its properties come behind them.
+pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
+    ("name", |view| view.node.name.to_string().into()),
+    ("identity", |view| view.node.name.to_string().into()),
+    ("type", |_| Kind::Queue.type_name().into()),
+    ("shard", |view| view.shard.index.into()),
+    ("kind", |view| match view.node.kind {
+        QueueKind::Queue => "queue".into(),
+        QueueKind::Dynamic => "dynamic".into(),
+        QueueKind::Subscription => "subscription".into(),
+    }),
+    ("messages", |view| view.depth.messages.into()),
+    ("bytes", |view| view.depth.bytes.into()),
+    ("available", |view| view.depth.available.into()),
+    ("acquired", |view| view.depth.acquired.into()),
+    ("held", |view| view.depth.held.into()),
+    ("pending", |view| view.depth.pending.into()),
+    ("retired", |view| view.depth.retired.into()),
+    ("consumers", |view| view.node.consumers.into()),
+    ("oldest-age-us", |view| {
+        let oldest = view.shard.engine.oldest(view.id);
+        oldest.map(|message| view.now.saturating_sub(message.enqueued_at)).into()
+    }),
+    ("messages-in", |view| view.counters.enqueued.into()),
+    ("bytes-in", |view| view.flow.bytes_in.into()),
+    ("deliveries", |view| view.flow.deliveries.into()),
+    ("bytes-out", |view| view.flow.bytes_out.into()),
+    ("accepted", |view| view.counters.accepted.into()),
+    ("rejected", |view| view.counters.rejected.into()),
+    ("returned", |view| view.counters.returned.into()),
+    ("expired", |view| view.counters.expired.into()),
+    ("exhausted", |view| view.counters.exhausted.into()),
+    ("dropped", |view| view.counters.dropped.into()),
+    ("removed", |view| view.counters.removed.into()),
+    ("refused", |view| view.counters.refused_publications.into()),
+    ("ack-deadlines-missed", |view| view.counters.ack_deadlines_missed.into()),
+    ("time-in-queue-us", |view| summary(view, |(waited, _)| waited)),
+    ("settle-latency-us", |view| summary(view, |(_, settled)| settled)),
+];
+
+fn summary(view: &QueueView<'_>, which: impl Fn((Summary, Summary)) -> Summary) -> Data {
+    let summary = view.shard.statistics.summaries(view.id).map(which).filter(|summary| summary.count > 0);
+    summary.map_or(Data::Null, |summary| {
+        Data::Map(pairs![
+            "count" => summary.count,
+            "mean" => Data::Float(summary.mean),
+            "p50" => summary.p50,
+            "p90" => summary.p90,
+            "p99" => summary.p99,
+            "max" => summary.max,
+        ])
+    })
+}
+
+/// The names of all attributes.
+pub(crate) fn attribute_names() -> Vec<&'static str> {
+    let properties = PROPERTIES.iter().map(|property| property.name);
+    ATTRIBUTES.iter().map(|(name, _)| *name).chain(properties).collect()
+}
+
+/// One attribute.
+pub(crate) fn cell(view: &QueueView<'_>, column: usize) -> Data {
+    match ATTRIBUTES.get(column) {
+        Some((_, read)) => read(view),
+        None => {
+            let rule = view.rule.get_or_init(|| {
+                let node = view.node;
+                view.shard.destinations.merged(&node.name, Some(&node.overrides))
+            });
+            let property = PROPERTIES.get(column - ATTRIBUTES.len());
+            property.and_then(|property| property.read(rule)).map(show).into()
+        }
+    }
+}
+
+/// What was said of this queue alone.
+fn overrides(node: &QueueNode) -> Pairs {
+    let said = |property: &'static Property| {
+        Some((Cow::Borrowed(property.name), show(property.read(&node.overrides)?)))
+    };
+    PROPERTIES.iter().filter_map(said).collect()
+}
+
+fn show(value: PropertyValue) -> Data {
+    match value {
+        PropertyValue::Bool(flag) => Data::Bool(flag),
+        PropertyValue::Integer(number) => Data::Int(number),
+        PropertyValue::Float(number) => Data::Float(number),
+        PropertyValue::Text(text) => text.into(),
+        PropertyValue::Table(pairs) => {
+            Data::Map(pairs.into_iter().map(|(name, value)| (Cow::Owned(name), show(value))).collect())
+        }
+        PropertyValue::Other(_) => Data::Null,
+    }
+}
+
+impl Shard {
+    pub(crate) fn queue_view(&self, now: u64, index: u32) -> Option<QueueView<'_>> {
+        let (id, node) = self.queues.at(index)?;
+        Some(QueueView {
+            now,
+            shard: self,
+            id,
+            node,
+            depth: self.engine.depth(id)?,
+            counters: self.engine.queue_counters(id)?,
+            flow: self.statistics.flow(id),
+            rule: OnceCell::new(),
+        })
+    }
+
+    pub(crate) fn read_queue(&self, now: u64, name: &str) -> Answer {
+        match self.queues.find(name) {
+            Some(queue) => self.describe_queue(now, Status::Ok, queue),
+            None => Answer::no_queue(name),
+        }
+    }
+
+    fn describe_queue(&self, now: u64, status: Status, queue: QueueId) -> Answer {
+        let Some(view) = self.queue_view(now, queue.index) else { return Answer::ok(Pairs::new()) };
+        let names = attribute_names().into_iter().enumerate();
+        let mut pairs: Pairs = names.map(|(column, name)| (name.into(), cell(&view, column))).collect();
+        pairs.extend(pairs!["overrides" => Data::Map(overrides(view.node))]);
+        Answer::Said { status, body: Data::Map(pairs) }
+    }
+
+    pub(crate) fn create_queue(
+        &mut self,
+        now: u64,
+        name: &str,
+        properties: &[(Box<str>, Data)],
+    ) -> Result<Answer, Fault> {
+        if self.queues.find(name).is_some() {
+            let why = format!("there is a queue {name:?} already");
+            return Err(Fault { status: Status::Conflict, why });
+        }
+        if is_ours(name) || name == super::ADDRESS {
+            return Err(Fault::bad(format!("{name:?} is a name that only the broker gives")));
+        }
+        let overrides = self.overrides_with(name, &DestinationRule::default(), properties)?;
+        match self.declare_queue(now, name, QueueKind::Queue, overrides) {
+            Ok(queue) => Ok(self.describe_queue(now, Status::Created, queue)),
+            Err(_) => Err(Fault {
+                status: Status::Unavailable,
+                why: format!("shard {} has no room for another queue", self.index),
+            }),
+        }
+    }
+
+    /// Properties that are given stand above every rule from now on; null takes such a one back.
+    pub(crate) fn update_queue(
+        &mut self,
+        now: u64,
+        name: &str,
+        properties: &[(Box<str>, Data)],
+    ) -> Result<Answer, Fault> {
+        let unknown = || Fault::unknown(Kind::Queue, name);
+        let queue = self.queues.find(name).ok_or_else(unknown)?;
+        let before = &self.queues.get(queue).ok_or_else(unknown)?.overrides;
+        let overrides = self.overrides_with(name, before, properties)?;
+        if let Some(node) = self.queues.get_mut(queue) {
+            node.overrides = overrides;
+        }
+        self.apply_properties(now, queue);
+        Ok(self.describe_queue(now, Status::Ok, queue))
+    }
+
+    /// The overrides of a queue with properties of a request, if they agree with each other and with the rules.
+    fn overrides_with(
+        &self,
+        name: &str,
+        before: &DestinationRule,
+        properties: &[(Box<str>, Data)],
+    ) -> Result<DestinationRule, Fault> {
+        let overrides = with_properties(before, properties)?;
+        match check_overrides(&self.destinations, name, &overrides) {
+            Ok(()) => Ok(overrides),
+            Err(contradiction) => Err(Fault::bad(contradiction.to_string())),
+        }
+    }
+
+    pub(crate) fn delete_named_queue(&mut self, now: u64, name: &str) -> Answer {
+        let Some(queue) = self.queues.find(name) else { return Answer::no_queue(name) };
+        self.delete_queue(now, queue);
+        Answer::Said { status: Status::NoContent, body: Data::Map(Pairs::new()) }
+    }
+}
+
+/// A rule with properties of a request; null takes back what was said before.
+fn with_properties(
+    before: &DestinationRule,
+    properties: &[(Box<str>, Data)],
+) -> Result<DestinationRule, Fault> {
+    let mut rule = DestinationRule::default();
+    let is_given = |known: &Property| properties.iter().any(|(name, _)| names(known, name));
+    for property in PROPERTIES.iter().filter(|property| !is_given(property)) {
+        if let Some(value) = property.read(before) {
+            properties::set_for_queue(&mut rule, property.name, &value).map_err(refused)?;
+        }
+    }
+    for (name, value) in properties {
+        let Data::Encoded(bytes) = value else { continue };
+        let value =
+            Value::decode(bytes).map_err(|_| Fault::bad(format!("the value of {name} cannot be read")))?;
+        if value == Value::Null && properties::find(name).is_some() {
+            continue;
+        }
+        set(&mut rule, name, &value).map_err(refused)?;
+    }
+    Ok(rule)
+}
+
+fn refused(error: PropertyError) -> Fault {
+    Fault::bad(error.to_string())
+}
+
+fn names(property: &Property, name: &str) -> bool {
+    properties::find(name).is_some_and(|found| found.name == property.name)
+}
+
+/// A string stands for a number or a flag where one is wanted, as the draft has it.
+fn set(rule: &mut DestinationRule, name: &str, value: &Value<'_>) -> Result<(), PropertyError> {
+    let given = property_value(value, 0);
+    let result = properties::set_for_queue(rule, name, &given);
+    let meant = match &given {
+        PropertyValue::Text(text) => match (text.parse(), text.parse()) {
+            (Ok(number), _) => PropertyValue::Integer(number),
+            (_, Ok(flag)) => PropertyValue::Bool(flag),
+            (Err(_), Err(_)) => return result,
+        },
+        _ => return result,
+    };
+    result.or_else(|error| properties::set_for_queue(rule, name, &meant).map_err(|_| error))
+}
+
+fn property_value(value: &Value<'_>, depth: usize) -> PropertyValue {
+    match value {
+        Value::Boolean(flag) => PropertyValue::Bool(*flag),
+        Value::Float(number) => PropertyValue::Float(f64::from(*number)),
+        Value::Double(number) => PropertyValue::Float(*number),
+        Value::String(text) | Value::Symbol(text) => PropertyValue::Text((*text).to_owned()),
+        Value::Map(map) if depth == 0 && map.len() <= TABLE_PAIRS_MAX => {
+            let pairs = map.iter().flatten().map(|(key, value)| {
+                (key.as_str().unwrap_or_default().to_owned(), property_value(&value, depth + 1))
+            });
+            PropertyValue::Table(pairs.collect())
+        }
+        other => match other.as_i64() {
+            Some(number) => PropertyValue::Integer(number),
+            None => PropertyValue::Other("a value of this type"),
+        },
+    }
+}

@@ -1,0 +1,297 @@
+//! How much goes through each queue, how long do messages wait in it, and how long do consumers take with them?
+//!
+//! Counts are kept for every queue. Times are kept in histograms, two a queue: from the enqueueing to the first delivery, and from a
+//! delivery to its settlement. They are made at a queue's first delivery, for [`HISTOGRAMS_MAX`] queues at most; beyond that a
+//! queue takes over those of one in which nothing has happened for a while, or does without.
+//!
+//! Invariants: nothing is allocated but at a queue's first message and first delivery; no time is read: all of it is the turn's.
+
+use corelane_engine::QueueId;
+use hdrhistogram::Histogram;
+use slab::Slab;
+
+use crate::limits::{HISTOGRAM_IDLE_US, HISTOGRAM_SEARCH_MAX, HISTOGRAMS_MAX};
+
+/// The longest time that is told apart from longer ones.
+const LONGEST_US: u64 = 3_600_000_000;
+/// Decimal digits to which times are kept.
+const DIGITS: u8 = 2;
+/// No histograms.
+const NONE: u32 = u32::MAX;
+
+/// When a delivery was written, in a 32-bit count of this many bits of microseconds: 16 µs, round again after 19 hours.
+const STAMP_SHIFT: u32 = 4;
+
+/// What is known of the queues of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Statistics {
+    /// By the queue's index.
+    queues: Vec<QueueStatistics>,
+    kept: Slab<Times>,
+    /// Where the search for idle histograms goes on.
+    hand: usize,
+    deliveries: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct QueueStatistics {
+    generation: u32,
+    times: u32,
+    bytes_in: u64,
+    deliveries: u64,
+    bytes_out: u64,
+}
+
+const _: () = assert!(size_of::<QueueStatistics>() <= 32, "there may be a million queues");
+
+#[derive(Debug)]
+struct Times {
+    queue: QueueId,
+    used_at: u64,
+    time_in_queue: Histogram<u32>,
+    settle_latency: Histogram<u32>,
+}
+
+/// What has gone through a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub(crate) bytes_in: u64,
+    pub(crate) deliveries: u64,
+    pub(crate) bytes_out: u64,
+}
+
+/// A histogram in a few numbers, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Summary {
+    pub(crate) count: u64,
+    pub(crate) mean: f64,
+    pub(crate) p50: u64,
+    pub(crate) p90: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
+}
+
+/// When a delivery was written, small enough to travel with it.
+pub(crate) fn stamp(now: u64) -> u32 {
+    (now >> STAMP_SHIFT) as u32
+}
+
+/// How long ago a delivery was written, in microseconds.
+pub(crate) fn since_stamp(now: u64, stamped: u32) -> u64 {
+    u64::from(stamp(now).wrapping_sub(stamped)) << STAMP_SHIFT
+}
+
+impl Default for QueueStatistics {
+    fn default() -> Self {
+        QueueStatistics { generation: 0, times: NONE, bytes_in: 0, deliveries: 0, bytes_out: 0 }
+    }
+}
+
+impl Statistics {
+    /// A message of so many bytes was enqueued.
+    #[inline]
+    pub(crate) fn note_in(&mut self, queue: QueueId, bytes: usize) {
+        self.of(queue).bytes_in += bytes as u64;
+    }
+
+    /// A message was delivered; for the first time after so long, if it was the first time.
+    #[inline]
+    pub(crate) fn note_out(&mut self, now: u64, queue: QueueId, bytes: usize, waited_us: Option<u64>) {
+        self.deliveries += 1;
+        let of = self.of(queue);
+        of.deliveries += 1;
+        of.bytes_out += bytes as u64;
+        if let Some(waited_us) = waited_us
+            && let Some(times) = self.times(now, queue)
+        {
+            times.time_in_queue.saturating_record(waited_us);
+        }
+    }
+
+    /// A delivery was settled, so long after it was made.
+    #[inline]
+    pub(crate) fn note_settled(&mut self, now: u64, queue: QueueId, took_us: u64) {
+        if let Some(times) = self.times(now, queue) {
+            times.settle_latency.saturating_record(took_us);
+        }
+    }
+
+    /// The queue is gone.
+    pub(crate) fn forget(&mut self, queue: QueueId) {
+        if let Some(of) = self.queues.get_mut(queue.index as usize)
+            && of.generation == queue.generation
+        {
+            let QueueStatistics { times, .. } = std::mem::take(of);
+            if times != NONE {
+                self.kept.remove(times as usize);
+            }
+        }
+    }
+
+    /// Deliveries from all queues, those that were deleted included.
+    pub(crate) fn deliveries(&self) -> u64 {
+        self.deliveries
+    }
+
+    pub(crate) fn flow(&self, queue: QueueId) -> Flow {
+        match self.queues.get(queue.index as usize) {
+            Some(&QueueStatistics { generation, bytes_in, deliveries, bytes_out, .. })
+                if generation == queue.generation =>
+            {
+                Flow { bytes_in, deliveries, bytes_out }
+            }
+            Some(_) | None => Flow::default(),
+        }
+    }
+
+    /// Time in queue and settle latency; none: nothing was delivered, or there was no room for the queue's histograms.
+    pub(crate) fn summaries(&self, queue: QueueId) -> Option<(Summary, Summary)> {
+        let of = self.queues.get(queue.index as usize).filter(|of| of.generation == queue.generation)?;
+        let times = self.kept.get(of.times as usize)?;
+        Some((Summary::of(&times.time_in_queue), Summary::of(&times.settle_latency)))
+    }
+
+    #[inline]
+    fn of(&mut self, queue: QueueId) -> &mut QueueStatistics {
+        let index = queue.index as usize;
+        if self.queues.get(index).is_none_or(|of| of.generation != queue.generation) {
+            self.begin(queue);
+        }
+        &mut self.queues[index]
+    }
+
+    #[cold]
+    fn begin(&mut self, queue: QueueId) {
+        let index = queue.index as usize;
+        if self.queues.len() <= index {
+            self.queues.resize(index + 1, QueueStatistics::default());
+        }
+        let before = QueueId { index: queue.index, generation: self.queues[index].generation };
+        self.forget(before);
+        self.queues[index].generation = queue.generation;
+    }
+
+    #[inline]
+    fn times(&mut self, now: u64, queue: QueueId) -> Option<&mut Times> {
+        let mut index = self.of(queue).times;
+        if index == NONE {
+            index = self.find_times(now, queue)?;
+        }
+        let times = self.kept.get_mut(index as usize)?;
+        times.used_at = now;
+        Some(times)
+    }
+
+    /// Makes histograms for a queue, or takes over those of another one.
+    #[cold]
+    fn find_times(&mut self, now: u64, queue: QueueId) -> Option<u32> {
+        let index = if self.kept.len() < HISTOGRAMS_MAX {
+            let histogram = Histogram::new_with_bounds(1, LONGEST_US, DIGITS).ok()?;
+            let settle_latency = histogram.clone();
+            self.kept.insert(Times { queue, used_at: now, time_in_queue: histogram, settle_latency })
+        } else {
+            let index = self.find_idle(now)?;
+            let times = self.kept.get_mut(index)?;
+            times.time_in_queue.reset();
+            times.settle_latency.reset();
+            let before = std::mem::replace(&mut times.queue, queue);
+            self.queues[before.index as usize].times = NONE;
+            index
+        };
+        self.of(queue).times = index as u32;
+        Some(index as u32)
+    }
+
+    /// Histograms of a queue in which nothing has happened for a while, if one is found soon.
+    fn find_idle(&mut self, now: u64) -> Option<usize> {
+        for _ in 0..HISTOGRAM_SEARCH_MAX {
+            self.hand = (self.hand + 1) % HISTOGRAMS_MAX;
+            if let Some(times) = self.kept.get(self.hand)
+                && times.used_at + HISTOGRAM_IDLE_US <= now
+            {
+                return Some(self.hand);
+            }
+        }
+        None
+    }
+}
+
+impl Summary {
+    fn of(histogram: &Histogram<u32>) -> Summary {
+        if histogram.is_empty() {
+            return Summary::default();
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        Summary {
+            count: histogram.len(),
+            mean: histogram.mean(),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            max: histogram.max(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(index: u32) -> QueueId {
+        QueueId { index, generation: 0 }
+    }
+
+    #[test]
+    fn times_are_told_apart_to_two_digits() {
+        let mut statistics = Statistics::default();
+        for waited in 1..=1000 {
+            statistics.note_out(0, queue(3), 10, Some(waited * 1000));
+        }
+        statistics.note_settled(0, queue(3), 70);
+        let (waited, settled) = statistics.summaries(queue(3)).unwrap();
+        assert_eq!((waited.count, settled.count), (1000, 1));
+        assert!((495_000..=505_000).contains(&waited.p50), "{waited:?}");
+        assert!((980_000..=1_000_000).contains(&waited.p99), "{waited:?}");
+        assert_eq!(settled.p50, 70);
+        assert_eq!(statistics.flow(queue(3)), Flow { bytes_in: 0, deliveries: 1000, bytes_out: 10_000 });
+        assert_eq!(statistics.summaries(queue(2)), None);
+    }
+
+    #[test]
+    fn a_stamp_goes_round() {
+        let now = 20 * LONGEST_US + 12_345;
+        assert_eq!(since_stamp(now + 160, stamp(now)), 160);
+        let last = (u64::from(u32::MAX) << STAMP_SHIFT) + 15;
+        assert_eq!(since_stamp(last + 33, stamp(last)), 48);
+    }
+
+    #[test]
+    fn another_queue_of_the_same_index_begins_anew() {
+        let mut statistics = Statistics::default();
+        statistics.note_in(queue(0), 100);
+        statistics.note_out(0, queue(0), 100, Some(1));
+        let next = QueueId { index: 0, generation: 1 };
+        statistics.note_in(next, 7);
+        assert_eq!(statistics.flow(next), Flow { bytes_in: 7, deliveries: 0, bytes_out: 0 });
+        assert_eq!(statistics.flow(queue(0)), Flow::default());
+        assert_eq!(statistics.kept.len(), 0);
+    }
+
+    #[test]
+    fn histograms_are_bounded_and_go_from_the_idle_to_the_busy() {
+        let mut statistics = Statistics::default();
+        for index in 0..HISTOGRAMS_MAX as u32 + 10 {
+            statistics.note_out(1000, queue(index), 1, Some(1));
+        }
+        assert_eq!(statistics.kept.len(), HISTOGRAMS_MAX);
+        assert_eq!(statistics.summaries(queue(HISTOGRAMS_MAX as u32)), None);
+        let later = 1000 + HISTOGRAM_IDLE_US;
+        let late = queue(HISTOGRAMS_MAX as u32);
+        statistics.note_out(later, late, 1, Some(5));
+        assert_eq!(statistics.summaries(late).unwrap().0.count, 1);
+        assert_eq!(statistics.kept.len(), HISTOGRAMS_MAX);
+        let without =
+            (0..HISTOGRAMS_MAX as u32).filter(|index| statistics.summaries(queue(*index)).is_none());
+        assert_eq!(without.count(), 1);
+    }
+}

@@ -1,0 +1,766 @@
+//! What the management node does, over one shard and over several.
+
+use corelane_protocol::amqp10::LinkId;
+use corelane_sim::{
+    Answer, Item, Operator, ReceiverOptions, SenderOptions, Setup, World, names_homed_at, request,
+};
+use corelane_wire::amqp10::{Header, MapWriter, MessageId, Properties, Value, write_amqp_value};
+
+fn world(shards: usize) -> World {
+    World::new(&Setup::new(shards))
+}
+
+fn name_at(shard: usize, shards: usize) -> String {
+    names_homed_at(shard, shards).next().expect("there is one for each shard")
+}
+
+fn other_at(shard: usize, shards: usize) -> String {
+    names_homed_at(shard, shards).nth(1).expect("there are many for each shard")
+}
+
+/// Sends so many messages to a queue; their bodies are their numbers, each with the property `n`.
+fn fill(world: &mut World, queue: &str, count: i32) {
+    let client = world.connect(0);
+    let sender = world.clients[client].attach_sender(queue, queue, &SenderOptions::default());
+    world.run();
+    for n in 0..count {
+        let id = format!("id-{n}");
+        let properties = Properties { message_id: Some(MessageId::String(&id)), ..Properties::default() };
+        let application = [("n", Value::Int(n))];
+        world.clients[client].send_with(
+            sender,
+            &n.to_string(),
+            &properties,
+            &application,
+            &Header::default(),
+        );
+    }
+    world.run();
+}
+
+fn consume(
+    world: &mut World,
+    shard: usize,
+    queue: &str,
+    options: &ReceiverOptions,
+    credit: u32,
+) -> (usize, LinkId) {
+    let client = world.connect(shard);
+    let link = world.clients[client].attach_receiver("consumer", queue, options);
+    world.run();
+    if credit > 0 {
+        world.clients[client].credit(link, credit);
+        world.run();
+    }
+    (client, link)
+}
+
+fn peek_bodies(operator: &mut Operator, world: &mut World, queue: &str) -> Vec<String> {
+    let count = [("count", Value::Uint(1000))];
+    let answer = operator.ask(world, "PEEK", ("queue", queue), &count, &[]);
+    (0..).map(|n| answer.at(&format!("messages.{n}.body"))).take_while(|body| body != "null").collect()
+}
+
+#[test]
+fn queues_are_made_read_changed_and_deleted_wherever_they_live() {
+    for shards in 1..=4 {
+        let mut world = world(shards);
+        let mut operator = Operator::new(&mut world, 0);
+        for shard in 0..shards {
+            let name = name_at(shard, shards);
+            let queue = ("queue", &*name);
+            let made = operator.ask(
+                &mut world,
+                "CREATE",
+                ("org.corelane.queue", &name),
+                &[],
+                &[("exclusive", Item::Value(Value::Boolean(true)))],
+            );
+            assert_eq!((made.status, &*made.description), (201, "Created"));
+            assert_eq!((made.at("name"), made.at("exclusive")), (name.clone(), "true".to_owned()));
+            assert_eq!(made.at("shard"), shard.to_string());
+            let again = operator.ask(&mut world, "CREATE", queue, &[], &[]);
+            assert_eq!(again.status, 409, "{again:?}");
+            fill(&mut world, &name, 3);
+            let read = operator.ask(&mut world, "READ", queue, &[], &[]);
+            assert_eq!((read.at("messages"), read.at("messages-in")), ("3".to_owned(), "3".to_owned()));
+            assert_eq!(read.at("overrides.exclusive"), "true");
+            let changed = operator.ask(
+                &mut world,
+                "UPDATE",
+                queue,
+                &[],
+                &[("consumers-max", Item::Value(Value::Uint(2))), ("exclusive", Item::Value(Value::Null))],
+            );
+            assert_eq!((changed.status, changed.at("consumers-max")), (200, "2".to_owned()), "{changed:?}");
+            assert_eq!(changed.at("overrides"), "{consumers-max: 2}");
+            let gone = operator.ask(&mut world, "DELETE", queue, &[], &[]);
+            assert_eq!((gone.status, &*gone.body), (204, "{}"));
+            assert_eq!(operator.ask(&mut world, "READ", queue, &[], &[]).status, 404);
+            assert_eq!(operator.ask(&mut world, "DELETE", queue, &[], &[]).status, 404);
+            assert_eq!(operator.ask(&mut world, "PURGE", queue, &[], &[]).status, 404);
+        }
+        assert_eq!(world.shards.iter().map(|shard| shard.counters().requests_refused).sum::<u64>(), 0);
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_a_reason() {
+    let mut world = world(2);
+    let mut operator = Operator::new(&mut world, 0);
+    let name = name_at(1, 2);
+    fill(&mut world, &name, 1);
+    let mut check =
+        |operation: &str, entity, properties: &[(&str, Value<'_>)], body: &[(&str, Item<'_>)], expect| {
+            let answer = operator.ask(&mut world, operation, entity, properties, body);
+            let got = format!("{} {}", answer.status, answer.description);
+            assert!(got.starts_with(expect), "{operation} {entity:?}: {got}");
+        };
+    let queue = ("queue", &*name);
+    check("FROB", queue, &[], &[], "501 a queue has no operation \"FROB\"");
+    check("UPDATE", ("connection", "0-1"), &[], &[], "501 a connection has no operation");
+    check(
+        "READ",
+        ("org.amqp.management", "self"),
+        &[],
+        &[],
+        "501 the management node has no operation \"READ\"",
+    );
+    check("READ", ("goat", "x"), &[], &[], "404 there is no type \"goat\"");
+    check("READ", ("connection", "0-99999"), &[], &[], "404 there is no connection");
+    check("READ", ("connection", "nonsense"), &[], &[], "404 there is no connection");
+    check("READ", ("consumer", "0-0-99"), &[], &[], "404 there is no consumer");
+    check("READ", ("consumer", "77-0-0"), &[], &[], "404 there is no shard 77");
+    check("READ", ("shard", "9"), &[], &[], "404 there is no shard 9");
+    check("READ", ("queue", ""), &[], &[], "400 the application property `name`");
+    check("READ", ("queue", "a\nb"), &[], &[], "400 \"a\\nb\" is not the name of a queue");
+    check(
+        "CREATE",
+        ("queue", "$management"),
+        &[],
+        &[],
+        "400 \"$management\" is a name that only the broker gives",
+    );
+    check("CREATE", ("queue", "corelane.dynamic.1"), &[], &[], "400");
+    check("CREATE", ("queue", "new"), &[], &[("goat", Item::Value(Value::Uint(1)))], "400");
+    check("READ", ("queue", "new"), &[], &[], "404");
+    check("UPDATE", queue, &[], &[("exclusive", Item::Texts(&["x"]))], "400");
+    check("MOVE", queue, &[], &[], "400 `to` is missing");
+    check("MOVE", queue, &[("to", Value::String(&name))], &[], "400 `to` has to be another queue");
+    check("COPY", queue, &[("to", Value::Uint(3))], &[], "400 `to` has to be a string");
+    check("DELETE-MESSAGES", queue, &[], &[], "400 say which messages");
+    check("DELETE-MESSAGES", queue, &[("selector", Value::String("n ="))], &[], "400 selector: ");
+    check(
+        "DELETE-MESSAGES",
+        queue,
+        &[],
+        &[("ids", Item::Texts(&["twelve"]))],
+        "400 \"twelve\" is not the place",
+    );
+    check(
+        "PEEK",
+        queue,
+        &[("from", Value::String("99:1"))],
+        &[],
+        "400 `from` has to be the place of a message",
+    );
+    check("PEEK", queue, &[("count", Value::Int(-1))], &[], "400 `count` has to be a number");
+    check("PEEK", queue, &[("count", Value::Boolean(true))], &[], "400 `count` has to be a number");
+    check("PEEK", queue, &[("count", Value::Ulong(u64::MAX))], &[], "200");
+    check("QUERY", ("", ""), &[("entityType", Value::String("goat"))], &[], "404 there is no type");
+    check("QUERY", ("", ""), &[("from", Value::String("1.2"))], &[], "400 `from` has to be the `next`");
+    check("QUERY", ("", ""), &[("count", Value::String("many"))], &[], "400 `count` has to be a number");
+    check(
+        "QUERY",
+        ("", ""),
+        &[],
+        &[("attributeNames", Item::Value(Value::Uint(1)))],
+        "400 `attributeNames` has to be",
+    );
+}
+
+#[test]
+fn bodies_that_are_no_maps_and_requests_that_are_none() {
+    let mut world = world(1);
+    let operator = Operator::new(&mut world, 0);
+    let client = operator.client;
+    let mut check = |bytes: Vec<u8>, outcome: &str, status: Option<i64>| {
+        world.clients[client].received.clear();
+        world.clients[client].outcomes.clear();
+        world.clients[client].send_bytes(operator.sender, &bytes);
+        world.run();
+        assert_eq!(world.clients[client].outcomes[0].1, outcome);
+        let received = world.clients[client].received.first();
+        assert_eq!(received.map(|received| Answer::read(&received.bytes).status), status);
+    };
+    let create = |reply_to| {
+        let properties = [
+            ("operation", Value::String("CREATE")),
+            ("type", Value::String("queue")),
+            ("name", Value::String("x")),
+        ];
+        let whole = request(reply_to, 1, &properties, &[]);
+        // Without the empty map at its end.
+        whole[..whole.len() - 6].to_vec()
+    };
+    let with_body = |value: &Value<'_>| {
+        let mut bytes = create("answers");
+        write_amqp_value(&mut bytes, value);
+        bytes
+    };
+    check(with_body(&Value::String("a string")), "accepted", Some(400));
+    check(with_body(&Value::Uint(7)), "accepted", Some(400));
+    let mut not_text = Vec::new();
+    let mut map = MapWriter::new(&mut not_text);
+    map.pair(&Value::Uint(1), &Value::Uint(2));
+    map.finish();
+    let map = Value::decode(&not_text).expect("a map");
+    check(with_body(&map), "accepted", Some(400));
+    check(request("answers", 1, &[], &[]), "accepted", Some(400));
+    check(request("answers", 1, &[("operation", Value::Uint(1))], &[]), "accepted", Some(400));
+    check(vec![1, 2, 3], "rejected amqp:decode-error", None);
+    let mut nowhere = Vec::new();
+    write_amqp_value(&mut nowhere, &Value::Null);
+    check(nowhere, "rejected amqp:precondition-failed", None);
+    check(request("$management", 1, &[], &[]), "rejected amqp:precondition-failed", None);
+    // Answers to a queue that is gone, or to a topic, vanish; the request is served.
+    check(request("corelane.dynamic.gone", 1, &[], &[]), "accepted", None);
+    check(request("\n", 1, &[], &[]), "accepted", None);
+    let long = "x".repeat(70_000);
+    check(request("answers", 1, &[("operation", Value::String(&long))], &[]), "accepted", Some(400));
+    check(with_body(&Value::Null), "accepted", Some(201));
+    // The link still has its credit.
+    assert!(world.clients[client].credit_left(operator.sender) > 8);
+}
+
+#[test]
+fn a_request_by_an_anonymous_link_is_answered_to_a_dynamic_node() {
+    let mut world = world(2);
+    let client = world.connect(0);
+    let dynamic = ReceiverOptions { dynamic: true, ..ReceiverOptions::default() };
+    let receiver = world.clients[client].attach_receiver("r", "", &dynamic);
+    let options = SenderOptions { anonymous: true, ..SenderOptions::default() };
+    let sender = world.clients[client].attach_sender("s", "", &options);
+    world.run();
+    world.clients[client].credit(receiver, 10);
+    let reply_to = world.clients[client].addresses[0].1.clone();
+    let mut bytes = Vec::new();
+    let properties = Properties {
+        to: Some("$management"),
+        reply_to: Some(&reply_to),
+        message_id: Some(MessageId::Ulong(1)),
+        correlation_id: Some(MessageId::Ulong(55)),
+        ..Properties::default()
+    };
+    corelane_wire::amqp10::Encode::encode(&properties, &mut bytes);
+    let operation = [("operation", Value::String("GET-MGMT-NODES"))];
+    corelane_wire::amqp10::write_application_properties(&mut bytes, &operation);
+    write_amqp_value(&mut bytes, &Value::Null);
+    world.clients[client].send_bytes(sender, &bytes);
+    world.run();
+    let answer = Answer::read(&world.clients[client].received[0].bytes);
+    assert_eq!((answer.number, answer.status, &*answer.body), (55, 200, "[$management]"));
+}
+
+#[test]
+fn queries_are_paged_over_all_shards() {
+    for shards in [1, 3] {
+        let mut world = world(shards);
+        let mut operator = Operator::new(&mut world, 0);
+        let client = world.connect(0);
+        for n in 0..600 {
+            let name = format!("many.{n:03}");
+            world.clients[client].attach_sender(&name, &name, &SenderOptions::default());
+        }
+        fill(&mut world, "other", 1);
+        world.run();
+        let of_queues = ("entityType", Value::String("queue"));
+        let pattern = ("pattern", Value::String("many.*"));
+        let names = [("attributeNames", Item::Texts(&["name", "messages", "goats"]))];
+        let ask = |operator: &mut Operator, world: &mut World, more: &[(&str, Value<'_>)]| {
+            let mut properties = vec![of_queues, pattern];
+            properties.extend_from_slice(more);
+            operator.ask(world, "QUERY", ("", ""), &properties, &names)
+        };
+        let all = ask(&mut operator, &mut world, &[]);
+        assert_eq!((all.status, all.property("count")), (200, Some("600".to_owned())));
+        assert_eq!(all.property("next"), None);
+        assert_eq!(all.at("attributeNames"), "[name, messages, goats]");
+        let rows = |answer: &Answer| -> Vec<String> {
+            (0..600).map(|n| answer.at(&format!("results.{n}.0"))).take_while(|name| name != "null").collect()
+        };
+        let expect = rows(&all);
+        assert_eq!(all.at("results.0").split(", ").skip(1).collect::<Vec<_>>(), ["0", "null]"]);
+        // By offset, and by where the page before had ended.
+        let mut paged = Vec::new();
+        while paged.len() < 600 {
+            let offset = ("offset", Value::Uint(paged.len() as u32));
+            let page = ask(&mut operator, &mut world, &[offset, ("count", Value::Uint(70))]);
+            paged.extend(rows(&page));
+        }
+        assert_eq!(paged, expect);
+        let (mut paged, mut next) = (Vec::new(), None);
+        loop {
+            let from: Option<String> = next;
+            let from = from.as_deref().map(|text| ("from", Value::String(text)));
+            let mut more = vec![("count", Value::Uint(70))];
+            more.extend(from);
+            let page = ask(&mut operator, &mut world, &more);
+            paged.extend(rows(&page));
+            next = page.property("next");
+            if next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(paged, expect);
+        let beyond = ask(&mut operator, &mut world, &[("offset", Value::Ulong(1 << 40))]);
+        assert_eq!((beyond.property("count"), beyond.at("results")), (Some("0".to_owned()), "[]".to_owned()));
+        let huge = ask(&mut operator, &mut world, &[("count", Value::Ulong(u64::MAX))]);
+        assert_eq!(rows(&huge), expect);
+        let mut sorted = expect;
+        sorted.sort();
+        assert_eq!(sorted, (0..600).map(|n| format!("many.{n:03}")).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn tables_say_what_there_is() {
+    let mut world = world(1);
+    let mut operator = Operator::new(&mut world, 0);
+    let types = operator.ask(&mut world, "GET-TYPES", ("org.amqp.management", "self"), &[], &[]);
+    assert!(types.body.starts_with("{org.corelane.queue: [org.amqp.manageableEntity], "), "{}", types.body);
+    let of_queues = [("entityType", Value::String("org.corelane.queue"))];
+    let operations = operator.ask(&mut world, "GET-OPERATIONS", ("", ""), &of_queues, &[]);
+    assert!(
+        operations.at("org.corelane.queue").is_empty()
+            || operations.body.contains("MOVE: [to, selector, ids, count]")
+    );
+    let attributes = operator.ask(&mut world, "GET-ATTRIBUTES", ("", ""), &of_queues, &[]);
+    assert!(attributes.body.contains("oldest-age-us") && attributes.body.contains("exclusive"));
+    // Each kind can be read whole.
+    let all = operator.ask(&mut world, "QUERY", ("", ""), &[], &[]);
+    assert_eq!(all.status, 200);
+    for kind in ["connection", "consumer", "shard"] {
+        let properties = [("entityType", Value::String(kind))];
+        let listed = operator.ask(&mut world, "QUERY", ("", ""), &properties, &[]);
+        let name = listed.at("results.0.0");
+        let read = operator.ask(&mut world, "READ", (kind, &name), &[], &[]);
+        assert_eq!((read.status, read.at("name")), (200, name));
+    }
+}
+
+#[test]
+fn messages_are_shown_page_by_page_with_their_holders() {
+    for shards in [1, 2] {
+        let mut world = world(shards);
+        let mut operator = Operator::new(&mut world, 0);
+        let name = name_at(shards - 1, shards);
+        fill(&mut world, &name, 30);
+        let (holder, link) = consume(&mut world, 0, &name, &ReceiverOptions::default(), 2);
+        assert_eq!(world.clients[holder].bodies(link), ["0", "1"]);
+        world.advance(3_000_000);
+        let ask = |operator: &mut Operator, world: &mut World, properties: &[(&str, Value<'_>)]| {
+            operator.ask(world, "PEEK", ("queue", &name), properties, &[])
+        };
+        let first = ask(&mut operator, &mut world, &[("count", Value::Uint(5)), ("body", Value::Uint(1))]);
+        assert_eq!(
+            (first.at("messages.0.state"), first.at("messages.2.state")),
+            ("acquired".into(), "available".into())
+        );
+        assert_eq!(first.at("messages.0.acquired-count"), "1");
+        assert!(first.at("messages.0.age-us").parse::<u64>().expect("a number") >= 3_000_000);
+        let consumer = first.at("messages.0.holder");
+        let read = operator.ask(&mut world, "READ", ("consumer", &consumer), &[], &[]);
+        assert_eq!((read.at("queue"), read.at("unsettled")), (name.clone(), "2".to_owned()));
+        assert_eq!(first.at("messages.2.holder"), "null");
+        assert_eq!(first.at("messages.4.message-id"), "id-4");
+        assert_eq!(first.at("messages.4.application-properties"), "{n: 4}");
+        assert_eq!(
+            (first.at("messages.4.body"), first.at("messages.5")),
+            ("4".to_owned(), "null".to_owned())
+        );
+        let next = first.at("next");
+        let rest =
+            ask(&mut operator, &mut world, &[("from", Value::String(&next)), ("body", Value::Uint(1))]);
+        assert_eq!(rest.at("messages.0.body"), "5");
+        assert_eq!(
+            (rest.at("messages.19.body"), rest.at("messages.19.body-cut")),
+            ("2".to_owned(), "true".to_owned())
+        );
+        let last = ask(&mut operator, &mut world, &[("from", Value::String(&rest.at("next")))]);
+        assert_eq!((last.at("messages.4.body"), last.at("next")), ("29".to_owned(), "null".to_owned()));
+    }
+}
+
+/// The messages of a queue, moved, copied and deleted, to queues here and elsewhere.
+#[test]
+fn messages_are_moved_copied_and_deleted_over_all_pairs_of_shards() {
+    const SHARDS: usize = 3;
+    for (from, to) in [(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)] {
+        let mut world = world(SHARDS);
+        let mut operator = Operator::new(&mut world, 0);
+        let source = name_at(from, SHARDS);
+        let target = other_at(to, SHARDS);
+        let entity = ("queue", &*source);
+        fill(&mut world, &source, 600);
+        let (_, _) = consume(&mut world, 1, &source, &ReceiverOptions::default(), 3);
+        let some = [
+            ("to", Value::String(&target)),
+            ("selector", Value::String("n < 10")),
+            ("count", Value::Uint(5)),
+        ];
+        let moved = operator.ask(&mut world, "MOVE", entity, &some, &[]);
+        assert_eq!((moved.status, moved.at("count")), (200, "5".to_owned()), "{moved:?}");
+        assert_eq!(peek_bodies(&mut operator, &mut world, &target), ["3", "4", "5", "6", "7"]);
+        let all = [("to", Value::String(&target)), ("selector", Value::String("n >= 590"))];
+        let copied = operator.ask(&mut world, "COPY", entity, &all, &[]);
+        assert_eq!((copied.status, copied.at("count")), (200, "10".to_owned()));
+        assert_eq!(peek_bodies(&mut operator, &mut world, &target).len(), 15);
+        assert_eq!(peek_bodies(&mut operator, &mut world, &source).len(), 595);
+        let places = [("ids", Item::Texts(&["0", "8", "9", "300", "1234567", "300"]))];
+        let deleted = operator.ask(&mut world, "DELETE-MESSAGES", entity, &[], &places);
+        // What a consumer holds is not touched, what is not there is not counted.
+        assert_eq!((deleted.status, deleted.at("count")), (200, "3".to_owned()), "{deleted:?}");
+        let rest = operator.ask(&mut world, "MOVE", entity, &[("to", Value::String(&target))], &[]);
+        assert_eq!((rest.status, rest.at("count")), (200, "589".to_owned()), "{rest:?}");
+        assert_eq!(peek_bodies(&mut operator, &mut world, &source), ["0", "1", "2"]);
+        let bodies = peek_bodies(&mut operator, &mut world, &target);
+        let numbers: Vec<u32> = bodies[15..].iter().map(|body| body.parse().expect("a number")).collect();
+        assert!(numbers.is_sorted() && numbers.len() == 589, "{numbers:?}");
+        let purged = operator.ask(&mut world, "PURGE", ("queue", &target), &[], &[]);
+        assert_eq!((purged.status, purged.at("count")), (200, "604".to_owned()), "{purged:?}");
+        let read = operator.ask(&mut world, "READ", ("queue", &target), &[], &[]);
+        assert_eq!((read.at("messages"), read.at("bytes")), ("0".to_owned(), "0".to_owned()));
+    }
+}
+
+#[test]
+fn a_move_to_a_queue_without_room_stops_and_loses_nothing() {
+    for (from, to) in [(0, 0), (0, 1)] {
+        let mut world = world(2);
+        let mut operator = Operator::new(&mut world, 0);
+        let source = name_at(from, 2);
+        let target = other_at(to, 2);
+        fill(&mut world, &source, 20);
+        let limit = [("messages-max", Item::Value(Value::Uint(7)))];
+        operator.ask(&mut world, "CREATE", ("queue", &target), &[], &limit);
+        let to = [("to", Value::String(&target))];
+        let moved = operator.ask(&mut world, "MOVE", ("queue", &source), &to, &[]);
+        assert_eq!(moved.status, 409, "{moved:?}");
+        let mut all = peek_bodies(&mut operator, &mut world, &target);
+        assert_eq!(all.len(), 7);
+        all.extend(peek_bodies(&mut operator, &mut world, &source));
+        assert_eq!(all, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_connection_is_closed_by_an_operator_wherever_it_is() {
+    for shard in 0..3 {
+        let mut world = world(3);
+        let mut operator = Operator::new(&mut world, 0);
+        let doomed = world.connect(shard);
+        let name = format!("{shard}-{}", if shard == 0 { 2 } else { 1 });
+        let read = operator.ask(&mut world, "READ", ("connection", &name), &[], &[]);
+        assert_eq!(
+            (read.status, read.at("shard"), read.at("container-id")),
+            (200, shard.to_string(), "client".into())
+        );
+        let closed = operator.ask(&mut world, "DELETE", ("connection", &name), &[], &[]);
+        assert_eq!(closed.status, 204, "{closed:?}");
+        world.run();
+        assert_eq!(world.clients[doomed].closed, Some(Some("amqp:connection:forced".to_owned())));
+        assert_eq!(operator.ask(&mut world, "READ", ("connection", &name), &[], &[]).status, 404);
+    }
+    // Its own, too: then there is nobody to hear the answer.
+    let mut world = world(1);
+    let mut operator = Operator::new(&mut world, 0);
+    operator.send(&mut world, "DELETE", ("connection", "0-1"), &[], &[]);
+    world.run();
+    assert_eq!(world.clients[operator.client].closed, Some(Some("amqp:connection:forced".to_owned())));
+}
+
+#[test]
+fn a_shard_that_does_not_answer_is_named() {
+    let mut world = world(2);
+    let mut operator = Operator::new(&mut world, 0);
+    let name = name_at(1, 2);
+    fill(&mut world, &name, 1);
+    world.stall(1, true);
+    let number = operator.send(&mut world, "READ", ("queue", &name), &[], &[]);
+    world.run();
+    world.advance(4_000_000);
+    assert_eq!(operator.answers(&world), []);
+    world.advance(2_000_000);
+    let answers = operator.answers(&world);
+    let [answer] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(
+        (answer.number, answer.status, &*answer.description),
+        (number, 504, "shard 1 did not answer in time")
+    );
+    // What it says too late is nobody's.
+    world.stall(1, false);
+    world.run();
+    assert_eq!(operator.answers(&world), []);
+    assert_eq!(world.shards[0].counters().questions_unanswered, 1);
+    assert_eq!(operator.ask(&mut world, "READ", ("queue", &name), &[], &[]).at("messages"), "1");
+}
+
+#[test]
+fn requests_by_the_thousand_without_reading_are_bounded() {
+    let mut world = World::new(&Setup { verify: false, ..Setup::new(2) });
+    let mut operator = Operator::new(&mut world, 0);
+    let name = name_at(1, 2);
+    fill(&mut world, &name, 300);
+    world.clients[operator.client].credit(operator.receiver, 0);
+    world.run();
+    world.stall(1, true);
+    for _ in 0..1000 {
+        operator.send(&mut world, "PEEK", ("queue", &name), &[("count", Value::Uint(300))], &[]);
+    }
+    world.run();
+    // No more are on their way than the link has credit for.
+    assert_eq!(world.shards[0].counters().requests, 16);
+    world.stall(1, false);
+    world.run();
+    let counters = *world.shards[0].counters();
+    assert_eq!(counters.requests + counters.requests_refused, 1000);
+    assert!(counters.requests_refused > 500, "{counters:?}");
+    let refused = ("rejected amqp:resource-limit-exceeded", counters.requests_refused);
+    let outcomes = &world.clients[operator.client].outcomes;
+    assert_eq!(
+        (refused.0, outcomes.iter().filter(|(_, outcome)| outcome == refused.0).count() as u64),
+        refused
+    );
+    // When they are read all is well again.
+    world.clients[operator.client].credit(operator.receiver, 10_000);
+    world.run();
+    assert_eq!(operator.answers(&world).len() as u64, counters.requests);
+    assert_eq!(operator.ask(&mut world, "READ", ("queue", &name), &[], &[]).status, 200);
+}
+
+#[test]
+fn a_connection_that_ends_leaves_its_requests_behind() {
+    for seed in 0..8 {
+        let mut world = World::new(&Setup { seed, ..Setup::new(3) });
+        let mut operator = Operator::new(&mut world, 0);
+        let name = name_at(2, 3);
+        fill(&mut world, &name, 600);
+        let to = [("to", Value::String("elsewhere"))];
+        operator.send(&mut world, "MOVE", ("queue", &name), &to, &[]);
+        operator.send(&mut world, "QUERY", ("", ""), &[], &[]);
+        for _ in 0..3 * seed {
+            world.step();
+        }
+        world.kill(operator.client);
+        world.run();
+        world.advance(10_000_000);
+        let mut heir = Operator::new(&mut world, 0);
+        let both = ["elsewhere", &*name].map(|queue| peek_bodies(&mut heir, &mut world, queue).len());
+        // None is lost; those that were on their way are in both.
+        assert!((600..=856).contains(&both.iter().sum::<usize>()), "{both:?}");
+        assert_eq!(world.shards.iter().map(|shard| shard.requests_in_service()).sum::<usize>(), 0);
+    }
+}
+
+fn explain(operator: &mut Operator, world: &mut World, name: &str) -> Answer {
+    operator.ask(world, "EXPLAIN", ("queue", name), &[], &[])
+}
+
+#[test]
+fn explain_says_why_nobody_takes_the_first_message() {
+    for shards in [1, 2] {
+        let mut world = world(shards);
+        let mut operator = Operator::new(&mut world, 0);
+        let name = name_at(shards - 1, shards);
+        fill(&mut world, &name, 2);
+        assert_eq!(explain(&mut operator, &mut world, &name).at("summary"), "Nobody consumes this queue.");
+        let none = ReceiverOptions { priority: Some(3), ..ReceiverOptions::default() };
+        consume(&mut world, 0, &name, &none, 0);
+        let picky = ReceiverOptions { selector: Some("n = 77".to_owned()), ..ReceiverOptions::default() };
+        let (picky, _) = consume(&mut world, 0, &name, &picky, 9);
+        // One with a first consumer elsewhere does not move to the queue, so its consumer is a target.
+        let far = world.connect(0);
+        world.clients[far].attach_receiver("near", &other_at(0, shards), &ReceiverOptions::default());
+        let browse = ReceiverOptions { browse: true, ..ReceiverOptions::default() };
+        let browser = world.clients[far].attach_receiver("far", &name, &browse);
+        world.run();
+        world.clients[far].credit(browser, 50);
+        world.advance(2_000_000);
+        let said = explain(&mut operator, &mut world, &name);
+        assert_eq!(
+            said.at("summary"),
+            "Nobody takes the first message: of 3 consumers, 1 without credit, 1 with a filter that does not match it, 1 only browse."
+        );
+        let at = |consumer: usize, key: &str| said.at(&format!("consumers.{consumer}.{key}"));
+        assert_eq!(
+            (at(0, "list"), at(0, "reason"), at(0, "credit")),
+            ("not-interested".into(), "no-credit".into(), "0".into())
+        );
+        assert_eq!(
+            (at(0, "priority"), at(0, "head-verdict"), at(0, "link")),
+            ("3".into(), "takes".into(), "consumer".into())
+        );
+        assert_eq!(
+            (at(1, "list"), at(1, "credit"), at(1, "head-verdict")),
+            ("interested".into(), "9".into(), "filtered-out".into())
+        );
+        assert_eq!(at(1, "filter"), "n = 77");
+        assert_eq!(
+            (at(2, "list"), at(2, "reason"), at(2, "link")),
+            ("non-acquiring".into(), "caught-up".into(), "far".into())
+        );
+        assert_eq!((at(2, "credit"), at(2, "container-id")), ("48".into(), "client".into()));
+        assert!(at(1, "since-us").parse::<u64>().expect("a number") >= 2_000_000);
+        assert_eq!((said.at("head.state"), said.at("head.message-id")), ("available".into(), "id-0".into()));
+        world.kill(picky);
+        world.run();
+        // A shard that stalls is part of the explanation.
+        if shards == 2 {
+            let mut beside = Operator::new(&mut world, 1);
+            world.stall(0, true);
+            beside.send(&mut world, "EXPLAIN", ("queue", &name), &[], &[]);
+            world.run();
+            world.advance(6_000_000);
+            let said = &beside.answers(&world)[0];
+            assert_eq!(
+                said.at("consumers.1.problem"),
+                "shard 0, where its connection lives, does not answer"
+            );
+        }
+    }
+}
+
+#[test]
+fn explain_tells_of_prefetch_groups_and_held_messages() {
+    let mut world = world(1);
+    let mut operator = Operator::new(&mut world, 0);
+    let limit = [("prefetch", Item::Value(Value::Uint(1)))];
+    operator.ask(&mut world, "CREATE", ("queue", "q"), &[], &limit);
+    let client = world.connect(0);
+    let sender = world.clients[client].attach_sender("s", "q", &SenderOptions::default());
+    world.run();
+    let group = Properties { group_id: Some("g"), ..Properties::default() };
+    for body in ["1", "2"] {
+        world.clients[client].send_with(sender, body, &group, &[], &Header::default());
+    }
+    consume(&mut world, 0, "q", &ReceiverOptions::default(), 5);
+    consume(&mut world, 0, "q", &ReceiverOptions::default(), 5);
+    let said = explain(&mut operator, &mut world, "q");
+    assert_eq!(
+        said.at("summary"),
+        "Nobody takes the first message: of 2 consumers, 1 at the queue's prefetch, 1 may not: its group belongs to another."
+    );
+    assert_eq!(said.at("consumers.0.groups"), "[{name: g, unsettled: 1}]");
+    assert_eq!(said.at("head.holder"), said.at("consumers.0.name"));
+    assert_eq!(said.at("consumers.1.head-verdict"), "group-of-another");
+    let settled =
+        operator.ask(&mut world, "DELETE-MESSAGES", ("queue", "q"), &[], &[("ids", Item::Texts(&["1"]))]);
+    assert_eq!(settled.at("count"), "1");
+    let said = explain(&mut operator, &mut world, "q");
+    assert_eq!(
+        said.at("summary"),
+        "No message is available: of 1, 1 are with consumers that have not settled them, 0 are delayed, 0 are part of open transactions."
+    );
+}
+
+#[test]
+fn times_and_bytes_are_counted() {
+    for (shards, shard) in [(1, 0), (2, 1)] {
+        let mut world = world(shards);
+        let mut operator = Operator::new(&mut world, 0);
+        let name = name_at(shard, shards);
+        fill(&mut world, &name, 10);
+        world.advance(50_000);
+        // A consumer here and one whose connection stays elsewhere.
+        let client = world.connect(0);
+        world.clients[client].attach_receiver("near", &other_at(0, shards), &ReceiverOptions::default());
+        let link = world.clients[client].attach_receiver("far", &name, &ReceiverOptions::default());
+        world.run();
+        world.clients[client].credit(link, 10);
+        world.run();
+        let read = operator.ask(&mut world, "READ", ("queue", &name), &[], &[]);
+        assert_eq!((read.at("oldest-age-us"), read.at("settle-latency-us")), ("50000".into(), "null".into()));
+        world.advance(7_000);
+        let ids: Vec<u32> =
+            world.clients[client].received.iter().map(|received| received.delivery_id).collect();
+        for id in ids {
+            world.clients[client].settle(link, id, &corelane_wire::amqp10::DeliveryState::Accepted);
+        }
+        world.run();
+        let read = operator.ask(&mut world, "READ", ("queue", &name), &[], &[]);
+        assert_eq!(
+            (read.at("time-in-queue-us.count"), read.at("settle-latency-us.count")),
+            ("10".into(), "10".into())
+        );
+        let near = |path: &str, expect: f64| {
+            let got: f64 = read.at(path).parse().expect("a number");
+            assert!((got - expect).abs() <= expect * 0.02, "{path}: {got}");
+        };
+        near("time-in-queue-us.p50", 50_000.0);
+        near("settle-latency-us.p99", 7_000.0);
+        assert_eq!(
+            (read.at("bytes-in"), read.at("deliveries"), read.at("accepted")),
+            (read.at("bytes-out"), "10".into(), "10".into())
+        );
+        let shard = operator.ask(&mut world, "READ", ("shard", &shard.to_string()), &[], &[]);
+        assert!(shard.at("wake-ups-per-delivery").parse::<f64>().expect("a number") <= 1.0, "{}", shard.body);
+    }
+}
+
+#[test]
+fn what_comes_while_a_queue_is_purged_stays() {
+    let mut world = World::new(&Setup { verify: false, ..Setup::new(1) });
+    let mut operator = Operator::new(&mut world, 0);
+    let client = world.connect(0);
+    let sender = world.clients[client].attach_sender("s", "q", &SenderOptions::default());
+    fill(&mut world, "q", 3000);
+    world.advance(10);
+    let number = operator.send(&mut world, "PURGE", ("queue", "q"), &[], &[]);
+    let depth = |world: &World| {
+        let shard = &world.shards[0];
+        shard.queue("q").and_then(|queue| shard.engine().depth(queue)).map_or(0, |depth| depth.messages)
+    };
+    while depth(&world) == 3000 {
+        assert!(world.step());
+    }
+    assert!(depth(&world) > 0, "it goes in slices");
+    world.now += 10;
+    for n in 0..10 {
+        world.clients[client].send(sender, &format!("late {n}"));
+    }
+    world.run();
+    let answers = operator.answers(&world);
+    assert_eq!((answers[0].number, answers[0].at("count")), (number, "3000".to_owned()));
+    assert_eq!(peek_bodies(&mut operator, &mut world, "q").len(), 10);
+}
+
+#[test]
+fn an_answer_that_is_late_is_not_taken_for_another_shards() {
+    let mut world = world(3);
+    let mut operator = Operator::new(&mut world, 2);
+    let name = name_at(2, 3);
+    for shard in [0, 1] {
+        let client = world.connect(shard);
+        world.clients[client].attach_receiver("near", &other_at(shard, 3), &ReceiverOptions::default());
+        let link = format!("from {shard}");
+        world.clients[client].attach_receiver(&link, &name, &ReceiverOptions::default());
+        world.run();
+    }
+    world.stall(0, true);
+    world.stall(1, true);
+    operator.send(&mut world, "EXPLAIN", ("queue", &name), &[], &[]);
+    world.run();
+    world.advance(5_500_000);
+    world.stall(0, false);
+    world.run();
+    assert_eq!(operator.answers(&world), []);
+    world.stall(1, false);
+    world.run();
+    let said = &operator.answers(&world)[0];
+    assert_eq!(said.at("consumers.0.problem"), "shard 0, where its connection lives, does not answer");
+    assert_eq!(
+        (said.at("consumers.1.link"), said.at("consumers.1.problem")),
+        ("from 1".into(), "null".into())
+    );
+}

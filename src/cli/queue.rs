@@ -1,0 +1,443 @@
+//! `corelane queue`: what queues there are, what is in them, and what an operator does about it.
+//!
+//! Each command is one request, or several of the same kind, to the broker's management node.
+
+use clap::{Args, Subcommand};
+use corelane_wire::amqp10::Value;
+use serde_json::{Map, Value as Json};
+
+use super::DONE;
+use super::message::BrokerArgument;
+use super::table::{self, Table, bytes, cell, counted, duration, plain};
+use crate::client::{Argument, Client, Manager, Request};
+
+/// Rows asked for at a time.
+const PAGE: u32 = 1000;
+
+/// List, show, make, change, empty and delete the queues of a broker.
+///
+/// A queue has figures (what is in it, what went through it, how long that took) and properties (see `corelane help
+/// destinations`). Commands exit with 1 where the broker says no, and say why.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(super) enum QueueCommand {
+    /// List queues with their figures
+    List(ListArguments),
+    /// Show all figures and properties of a queue
+    Show(NamedArguments),
+    /// Make a queue
+    Create(CreateArguments),
+    /// Change properties of a queue, above what the configuration file says, until the broker ends
+    Set(SetArguments),
+    /// Look at the messages of a queue, those included that consumers hold
+    Peek(PeekArguments),
+    /// Move messages to another queue, or copy them
+    Move(MoveArguments),
+    /// Delete the messages of a queue that no consumer holds
+    Purge(NamedArguments),
+    /// Delete a queue with all that is in it; the links of its consumers end
+    Delete(NamedArguments),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  corelane queue list                                    all queues
+  corelane queue list 'orders.*'                         those whose names fit
+  corelane queue show orders --json
+  corelane queue create orders --set messages-max=100000 --set overflow=block
+  corelane queue set orders prefetch=10
+  corelane queue set orders prefetch=                    as the configuration file has it
+  corelane queue peek orders -n 5
+  corelane queue move failed orders --selector \"attempt < 3\"
+  corelane queue purge orders
+
+Why does a queue not move? `corelane explain QUEUE` says.";
+
+#[derive(Debug, Args)]
+pub(super) struct ListArguments {
+    /// Only queues whose names have this in them, or fit it: `*` stands for one word, a last `>` for one or more
+    pattern: Option<String>,
+
+    /// Dynamic nodes, too, which clients have for answers
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct NamedArguments {
+    /// The queue
+    name: String,
+
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CreateArguments {
+    /// The queue
+    name: String,
+
+    /// A property of it; may be given several times
+    #[arg(long, value_name = "PROPERTY=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SetArguments {
+    /// The queue
+    name: String,
+
+    /// What to change; an empty value takes back what was set before
+    #[arg(required = true, value_name = "PROPERTY=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PeekArguments {
+    /// The queue
+    name: String,
+
+    /// How many messages
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+    count: u32,
+
+    /// Begin at this place
+    #[arg(long, value_name = "PLACE")]
+    from: Option<String>,
+
+    /// So many bytes of each body
+    #[arg(long, value_name = "BYTES", default_value_t = 256)]
+    body: u32,
+
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MoveArguments {
+    /// The queue they are in
+    from: String,
+
+    /// The queue they go to
+    to: String,
+
+    /// Only messages that this JMS selector fits
+    #[arg(long, value_name = "SELECTOR")]
+    selector: Option<String>,
+
+    /// Only the message at this place, as `peek` shows it; may be given several times
+    #[arg(long, value_name = "PLACE")]
+    place: Vec<String>,
+
+    /// At most so many
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    count: Option<u64>,
+
+    /// Copy them: they stay where they are, too
+    #[arg(long)]
+    copy: bool,
+
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct OutputArguments {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) broker: BrokerArgument,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) | None => Err("expected PROPERTY=VALUE, as in prefetch=10".to_owned()),
+    }
+}
+
+/// Runs one of them.
+pub(super) fn run(command: &QueueCommand) -> anyhow::Result<u8> {
+    match command {
+        QueueCommand::List(arguments) => list(arguments),
+        QueueCommand::Show(arguments) => show(arguments),
+        QueueCommand::Create(arguments) => create(arguments),
+        QueueCommand::Set(arguments) => set(arguments),
+        QueueCommand::Peek(arguments) => peek(arguments),
+        QueueCommand::Move(arguments) => move_messages(arguments),
+        QueueCommand::Purge(arguments) => purge(arguments),
+        QueueCommand::Delete(arguments) => delete(arguments),
+    }
+}
+
+/// Asks one thing of a broker.
+pub(super) fn ask(output: &OutputArguments, request: &Request<'_>) -> anyhow::Result<Json> {
+    let mut client = Client::connect(&output.broker.url)?;
+    let response = client.manage()?.ask(request)?;
+    client.close()?;
+    Ok(response.body)
+}
+
+/// All entities of a kind, an object each.
+pub(super) fn query(
+    manager: &mut Manager<'_>,
+    kind: &str,
+    names: &[&str],
+    pattern: Option<&str>,
+) -> anyhow::Result<Vec<Json>> {
+    let mut rows = Vec::new();
+    let mut next: Option<String> = None;
+    loop {
+        let mut properties = vec![("entityType", Value::String(kind)), ("count", Value::Uint(PAGE))];
+        properties.extend(pattern.map(|pattern| ("pattern", Value::String(pattern))));
+        properties.extend(next.as_deref().map(|next| ("from", Value::String(next))));
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let body = vec![("attributeNames", Argument::Texts(names))];
+        let response =
+            manager.ask(&Request { operation: "QUERY", properties, body, ..Request::default() })?;
+        let columns: Vec<&str> = texts(&response.body["attributeNames"]).collect();
+        for row in response.body["results"].as_array().into_iter().flatten() {
+            let values = row.as_array().into_iter().flatten();
+            let pairs = columns.iter().zip(values).map(|(name, value)| ((*name).to_owned(), value.clone()));
+            rows.push(Json::Object(pairs.collect::<Map<_, _>>()));
+        }
+        next = response.next;
+        if next.is_none() {
+            return Ok(rows);
+        }
+    }
+}
+
+fn texts(list: &Json) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Json::as_str)
+}
+
+fn list(arguments: &ListArguments) -> anyhow::Result<u8> {
+    const COLUMNS: &[&str] = &[
+        "name",
+        "kind",
+        "shard",
+        "messages",
+        "bytes",
+        "available",
+        "acquired",
+        "held",
+        "consumers",
+        "messages-in",
+        "deliveries",
+        "oldest-age-us",
+    ];
+    let mut client = Client::connect(&arguments.output.broker.url)?;
+    let names = if arguments.output.json { &[] } else { COLUMNS };
+    let mut rows = query(&mut client.manage()?, "queue", names, arguments.pattern.as_deref())?;
+    client.close()?;
+    rows.retain(|row| arguments.all || row["kind"] != "dynamic");
+    rows.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    if arguments.output.json {
+        table::print_json(&Json::Array(rows))?;
+        return Ok(DONE);
+    }
+    let mut shown = Table::new(&[
+        ("QUEUE", false),
+        ("MESSAGES", true),
+        ("BYTES", true),
+        ("AVAILABLE", true),
+        ("ACQUIRED", true),
+        ("HELD", true),
+        ("CONSUMERS", true),
+        ("IN", true),
+        ("OUT", true),
+        ("OLDEST", true),
+        ("SHARD", true),
+    ]);
+    for row in &rows {
+        shown.row(vec![
+            cell(&row["name"]),
+            cell(&row["messages"]),
+            bytes(&row["bytes"]),
+            cell(&row["available"]),
+            cell(&row["acquired"]),
+            cell(&row["held"]),
+            cell(&row["consumers"]),
+            cell(&row["messages-in"]),
+            cell(&row["deliveries"]),
+            duration(&row["oldest-age-us"]),
+            cell(&row["shard"]),
+        ]);
+    }
+    if rows.is_empty() {
+        eprintln!("corelane: no queues{}", if arguments.pattern.is_some() { " of such a name" } else { "" });
+    } else {
+        table::print(&shown.to_text())?;
+    }
+    Ok(DONE)
+}
+
+fn show(arguments: &NamedArguments) -> anyhow::Result<u8> {
+    let request = Request { operation: "READ", kind: "queue", name: &arguments.name, ..Request::default() };
+    show_queue(&arguments.output, &ask(&arguments.output, &request)?)
+}
+
+fn create(arguments: &CreateArguments) -> anyhow::Result<u8> {
+    let body = assignments(&arguments.set);
+    let request =
+        Request { operation: "CREATE", kind: "queue", name: &arguments.name, body, ..Request::default() };
+    let made = ask(&arguments.output, &request)?;
+    if arguments.output.json { show_queue(&arguments.output, &made) } else { Ok(DONE) }
+}
+
+fn set(arguments: &SetArguments) -> anyhow::Result<u8> {
+    let body = assignments(&arguments.set);
+    let request =
+        Request { operation: "UPDATE", kind: "queue", name: &arguments.name, body, ..Request::default() };
+    let changed = ask(&arguments.output, &request)?;
+    if arguments.output.json { show_queue(&arguments.output, &changed) } else { Ok(DONE) }
+}
+
+fn assignments(set: &[(String, String)]) -> Vec<(&str, Argument<'_>)> {
+    set.iter()
+        .map(|(name, text)| {
+            let value = if text.is_empty() { Value::Null } else { Value::String(text) };
+            (name.as_str(), Argument::Value(value))
+        })
+        .collect()
+}
+
+/// All there is to know of a queue, a line each.
+fn show_queue(output: &OutputArguments, queue: &Json) -> anyhow::Result<u8> {
+    if output.json {
+        table::print_json(queue)?;
+        return Ok(DONE);
+    }
+    let mut shown = Table::new(&[("", false), ("", false)]);
+    for (name, value) in queue.as_object().into_iter().flatten() {
+        if matches!(name.as_str(), "identity" | "type" | "overrides") || value.is_null() {
+            continue;
+        }
+        let text = match (name.strip_suffix("-us"), value) {
+            (Some(_), Json::Object(summary)) => times(summary),
+            (Some(_), value) => duration(value),
+            (None, value) if name.contains("bytes") => bytes(value),
+            (None, value) => cell(value),
+        };
+        let set_here = queue["overrides"].get(name).is_some();
+        let text = if set_here { format!("{text}  (set while running)") } else { text };
+        shown.row(vec![name.strip_suffix("-us").unwrap_or(name).to_owned(), text]);
+    }
+    table::print(shown.to_text().trim_start())?;
+    Ok(DONE)
+}
+
+fn times(summary: &Map<String, Json>) -> String {
+    let at = |key: &str| duration(summary.get(key).unwrap_or(&Json::Null));
+    let count = summary.get("count").and_then(Json::as_u64).unwrap_or_default();
+    format!("half up to {}, 99 % up to {}, all up to {} (of {count})", at("p50"), at("p99"), at("max"))
+}
+
+fn peek(arguments: &PeekArguments) -> anyhow::Result<u8> {
+    let mut body = vec![
+        ("count", Argument::Value(Value::Uint(arguments.count))),
+        ("body", Argument::Value(Value::Uint(arguments.body))),
+    ];
+    body.extend(arguments.from.as_deref().map(|from| ("from", Argument::Value(Value::String(from)))));
+    let request =
+        Request { operation: "PEEK", kind: "queue", name: &arguments.name, body, ..Request::default() };
+    let peeked = ask(&arguments.output, &request)?;
+    if arguments.output.json {
+        table::print_json(&peeked)?;
+        return Ok(DONE);
+    }
+    let mut text = String::new();
+    for message in peeked["messages"].as_array().into_iter().flatten() {
+        text.push_str(&message_lines(message));
+    }
+    table::print(&text)?;
+    if let Some(next) = peeked["next"].as_str() {
+        eprintln!("corelane: there are more; go on with --from {}", plain(next));
+    }
+    Ok(DONE)
+}
+
+fn message_lines(message: &Json) -> String {
+    let mut line = format!("{}: {}", cell(&message["place"]), cell(&message["state"]));
+    if let Some(holder) = message["holder"].as_str() {
+        line.push_str(&format!(" by consumer {}", plain(holder)));
+    }
+    line.push_str(&format!(", {} old, {}", duration(&message["age-us"]), bytes(&message["size"])));
+    let known = [("message-id", "id"), ("group-id", "group"), ("subject", "subject")];
+    for (key, label) in known {
+        if !message[key].is_null() {
+            line.push_str(&format!(", {label} {}", cell(&message[key])));
+        }
+    }
+    let counts = [("delivery-count", "failed"), ("acquired-count", "delivered")];
+    for (key, label) in counts {
+        if let Some(count) = message[key].as_u64().filter(|count| *count > 0) {
+            line.push_str(&format!(", {label} {}", counted(count, "time")));
+        }
+    }
+    if !message["expires-in-us"].is_null() {
+        line.push_str(&format!(", expires in {}", duration(&message["expires-in-us"])));
+    }
+    line.push('\n');
+    if message["application-properties"].as_object().is_some_and(|properties| !properties.is_empty()) {
+        line.push_str(&format!("    {}\n", cell(&message["application-properties"])));
+    }
+    if !message["body"].is_null() {
+        let cut = if message["body-cut"] == Json::Bool(true) { " …" } else { "" };
+        line.push_str(&format!("    {}{cut}\n", cell(&message["body"])));
+    }
+    line
+}
+
+fn move_messages(arguments: &MoveArguments) -> anyhow::Result<u8> {
+    let operation = if arguments.copy { "COPY" } else { "MOVE" };
+    let mut body = vec![("to", Argument::Value(Value::String(&arguments.to)))];
+    if let Some(selector) = &arguments.selector {
+        body.push(("selector", Argument::Value(Value::String(selector))));
+    }
+    if !arguments.place.is_empty() {
+        body.push(("ids", Argument::Texts(arguments.place.clone())));
+    }
+    if let Some(count) = arguments.count {
+        body.push(("count", Argument::Value(Value::Ulong(count))));
+    }
+    let request = Request { operation, kind: "queue", name: &arguments.from, body, ..Request::default() };
+    report(
+        &arguments.output,
+        if arguments.copy { "copied" } else { "moved" },
+        &ask(&arguments.output, &request)?,
+    )
+}
+
+fn purge(arguments: &NamedArguments) -> anyhow::Result<u8> {
+    let request = Request { operation: "PURGE", kind: "queue", name: &arguments.name, ..Request::default() };
+    report(&arguments.output, "deleted", &ask(&arguments.output, &request)?)
+}
+
+fn delete(arguments: &NamedArguments) -> anyhow::Result<u8> {
+    let request = Request { operation: "DELETE", kind: "queue", name: &arguments.name, ..Request::default() };
+    ask(&arguments.output, &request)?;
+    Ok(DONE)
+}
+
+fn report(output: &OutputArguments, done: &str, answer: &Json) -> anyhow::Result<u8> {
+    if output.json {
+        table::print_json(answer)?;
+        return Ok(DONE);
+    }
+    let count = answer["count"].as_u64().unwrap_or_default();
+    table::print(&format!("{done} {}\n", counted(count, "message")))?;
+    Ok(DONE)
+}

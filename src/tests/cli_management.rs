@@ -1,0 +1,214 @@
+//! An operator's commands against a broker, as processes: queues are listed, made, changed, looked into, emptied and explained.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by it, with the place")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use corelane::client::{Client, Selection};
+
+/// A broker on a port of its own. Killed when dropped.
+struct Broker {
+    process: Child,
+    address: String,
+    /// Read no further, but kept open: the broker writes to it.
+    _log: BufReader<ChildStderr>,
+}
+
+fn corelane() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("corelane"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CORELANE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+impl Broker {
+    fn start(shards: &str) -> Broker {
+        let mut command = corelane();
+        command.args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--in-memory",
+            "--idle",
+            "park",
+            "--shards",
+            shards,
+        ]);
+        let mut process = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut seen = String::new();
+        let address = loop {
+            let mut line = String::new();
+            assert!(log.read_line(&mut line).unwrap() > 0, "the broker ended:\n{seen}");
+            seen.push_str(&line);
+            if let Some((_, address)) = line.trim().rsplit_once("listening address=") {
+                break address.to_owned();
+            }
+        };
+        Broker { process, address, _log: log }
+    }
+
+    /// Runs a command against it: exit code, standard output, standard error.
+    fn run(&self, line: &[&str]) -> (i32, String, String) {
+        let url = format!("amqp://{}", self.address);
+        let output = corelane().args(line).args(["--url", &url]).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+    }
+
+    /// Runs a command that does what it is asked to; returns what it prints.
+    #[track_caller]
+    fn ok(&self, line: &[&str]) -> String {
+        let (code, out, error) = self.run(line);
+        assert_eq!((code, &*error), (0, ""), "{line:?}: {out}");
+        out
+    }
+
+    #[track_caller]
+    fn fails(&self, line: &[&str], expected: &str) {
+        let (code, out, error) = self.run(line);
+        assert!(code == 1 && out.is_empty() && error.contains(expected), "{line:?}: {code} {out} {error}");
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The words of a line that begins with this one.
+fn line_of(text: &str, first: &str) -> Vec<String> {
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+    text.lines().map(words).find(|words| words.first().is_some_and(|word| word == first)).unwrap_or_default()
+}
+
+#[test]
+fn an_operators_day() {
+    for shards in ["1", "3"] {
+        let broker = Broker::start(shards);
+        assert_eq!(broker.run(&["queue", "list"]), (0, String::new(), "corelane: no queues\n".to_owned()));
+        assert_eq!(
+            broker.ok(&[
+                "queue",
+                "create",
+                "orders",
+                "--set",
+                "messages-max=1000",
+                "--set",
+                "exclusive=true"
+            ]),
+            ""
+        );
+        broker.fails(&["queue", "create", "orders"], "there is a queue \"orders\" already (409)");
+        broker.ok(&["send", "orders", "hello", "-n", "5", "--property", "colour=red"]);
+        broker.ok(&["send", "orders.eu", "hallo", "-n", "2"]);
+        let list = broker.ok(&["queue", "list"]);
+        assert_eq!(line_of(&list, "QUEUE")[..2], ["QUEUE", "MESSAGES"]);
+        assert_eq!(line_of(&list, "orders")[1], "5");
+        assert_eq!(line_of(&list, "orders.eu")[1], "2");
+        let only = broker.ok(&["queue", "list", "orders.*"]);
+        assert_eq!((line_of(&only, "orders").len(), line_of(&only, "orders.eu")[1].as_str()), (0, "2"));
+        let json: serde_json::Value = serde_json::from_str(&broker.ok(&["queue", "list", "--json"])).unwrap();
+        assert_eq!((&json[0]["name"], &json[0]["messages-max"]), (&"orders".into(), &1000.into()));
+
+        let shown = broker.ok(&["queue", "show", "orders"]);
+        assert_eq!(line_of(&shown, "available"), ["available", "5"]);
+        assert_eq!(line_of(&shown, "exclusive"), ["exclusive", "true", "(set", "while", "running)"]);
+        broker.ok(&["queue", "set", "orders", "exclusive=", "prefetch=7"]);
+        let json = broker.ok(&["queue", "show", "orders", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&json["prefetch"], &json["overrides"]["exclusive"]),
+            (&7.into(), &serde_json::Value::Null)
+        );
+
+        let peeked = broker.ok(&["queue", "peek", "orders", "-n", "5"]);
+        assert!(
+            peeked.starts_with("0: available, ") && peeked.contains("{\"colour\":\"red\"}\n    hello\n"),
+            "{peeked}"
+        );
+        assert_eq!(
+            broker.run(&["queue", "peek", "orders", "-n", "2"]).2,
+            "corelane: there are more; go on with --from 2\n"
+        );
+        let one = broker.ok(&["queue", "move", "orders", "done", "--place", "1", "--copy"]);
+        assert_eq!(one, "copied 1 message\n");
+        let moved =
+            broker.ok(&["queue", "move", "orders", "done", "--selector", "colour = 'red'", "-n", "3"]);
+        assert_eq!(moved, "moved 3 messages\n");
+        assert_eq!(broker.ok(&["queue", "purge", "orders", "--json"]), "{\n  \"count\": 2\n}\n");
+        assert_eq!(broker.ok(&["receive", "done", "-n", "4"]), "hello\n".repeat(4));
+        assert_eq!(broker.ok(&["queue", "delete", "orders"]), "");
+        broker.fails(&["queue", "show", "orders"], "there is no queue \"orders\" (404)");
+        broker.fails(&["explain", "orders"], "there is no queue \"orders\" (404)");
+        broker.fails(&["queue", "create", "x", "--set", "exclusiv=true"], "did you mean exclusive?");
+        broker.fails(&["queue", "set", "orders.eu", "prefetch=many"], "prefetch cannot be \"many\"");
+        broker.fails(&["queue", "move", "orders.eu", "done", "--selector", "colour ="], "selector:");
+    }
+}
+
+#[test]
+fn connections_are_listed_and_closed() {
+    let broker = Broker::start("2");
+    let url = format!("amqp://{}", broker.address).parse().unwrap();
+    let mut client = Client::connect(&url).unwrap();
+    let mut receiver = client.receive("orders", &Selection::default()).unwrap();
+    let rows: serde_json::Value = serde_json::from_str(&broker.ok(&["connections", "--json"])).unwrap();
+    let ours = |row: &&serde_json::Value| row["consumers"] == 1 && row["producers"] == 0;
+    let name = rows.as_array().unwrap().iter().find(ours).unwrap()["name"].as_str().unwrap().to_owned();
+    let listed = broker.ok(&["connections"]);
+    assert!(line_of(&listed, &name)[1].starts_with("corelane-client-"), "{listed}");
+    assert_eq!(broker.ok(&["connections", "--close", &name]), "");
+    let error = receiver.run(None, |_| Ok::<(), corelane::client::ClientError>(())).unwrap_err().to_string();
+    assert!(error.contains("an operator has closed the connection"), "{error}");
+    broker.fails(&["connections", "--close", &name], "there is no connection");
+}
+
+#[test]
+fn explain_reads_like_sentences() {
+    let broker = Broker::start("2");
+    broker.ok(&["send", "orders", "hello", "-n", "2"]);
+    let alone = broker.ok(&["explain", "orders"]);
+    assert!(
+        alone.contains(" has 2 messages: 2 available, 0 with consumers, 0 delayed. It has 0 consumers.\n"),
+        "{alone}"
+    );
+    assert!(alone.contains("\nNobody consumes this queue.\n"), "{alone}");
+    let url = format!("amqp://{}", broker.address).parse().unwrap();
+    let mut client = Client::connect(&url).unwrap();
+    let selection = Selection { selector: Some("colour = 'blue'".to_owned()), ..Selection::default() };
+    let _receiver = client.receive("orders", &selection).unwrap();
+    let picky = broker.ok(&["explain", "orders"]);
+    let summary = "Nobody takes the first message: of 1 consumer, 1 with a filter that does not match it.";
+    assert!(picky.contains(summary), "{picky}");
+    assert!(
+        picky.contains("As for the first message: its filter does not match the first message."),
+        "{picky}"
+    );
+    assert!(picky.contains("Filter: colour = 'blue'"), "{picky}");
+    let json: serde_json::Value = serde_json::from_str(&broker.ok(&["explain", "orders", "--json"])).unwrap();
+    assert_eq!(json["summary"], summary);
+}
+
+#[test]
+fn wrong_arguments_and_unreachable_brokers_are_told() {
+    let usage = |line: &[&str]| {
+        let output = corelane().args(line).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, error) = usage(&["queue", "set", "orders", "prefetch"]);
+    assert!(code == Some(2) && error.contains("expected PROPERTY=VALUE"), "{error}");
+    let (code, error) = usage(&["queue", "list", "--url", "amqp://127.0.0.1:1"]);
+    assert!(code == Some(1) && error.contains("Is the broker running there?"), "{error}");
+    let help = corelane().args(["queue", "--help"]).output().unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    for command in ["list", "show", "create", "set", "peek", "move", "purge", "delete"] {
+        assert!(!line_of(&help, command).is_empty(), "{command}: {help}");
+    }
+}
