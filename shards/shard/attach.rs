@@ -244,39 +244,21 @@ impl Shard {
         let mut filters = read_filters(&source, Origin(connection.id.0))?;
         let priority = link_priority(attach)?;
         let browse = is_browser(&source)?;
-        let mut answers = None;
         let node = match source.address {
             _ if source.dynamic => None,
             Some(address) => Some(self.node_of(address, source.capabilities)?),
             None => return Err(Refused::new("amqp:invalid-field", "the source has no address")),
         };
+        // The answers to requests gather in a queue of their own.
+        let takes_answers = matches!(&node, Some(Node::Queue(queue)) if **queue == *management::ADDRESS);
         // A node is made when nothing is left to be refused.
-        let (home, request, dynamic) = match node {
-            None if !wants_topic(source.capabilities) => {
-                let (queue, at) = self.make_dynamic(now)?;
-                (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
-            }
-            // The answers to requests gather in a queue of their own.
-            Some(Node::Queue(queue)) if *queue == *management::ADDRESS => {
-                let (queue, at) = self.make_dynamic(now)?;
-                answers = Some(Box::new(Answers::new(&queue, attach)));
-                (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
-            }
-            Some(Node::Queue(queue)) => {
-                let home = self.home_of(&queue);
-                (home, filters.request(queue, browse, priority), None)
-            }
-            Some(Node::Topic(_)) | None => {
-                let name = match &node {
-                    Some(Node::Topic(name)) => Some(&**name),
-                    Some(Node::Queue(_)) | None => None,
-                };
-                let (topic, dynamic) = self.topic_of_source(now, name)?;
-                let (home, request) =
-                    self.subscription_request(slot, attach, &source, topic, &mut filters, priority)?;
-                (home, request, dynamic)
-            }
+        let (home, request, dynamic) = if takes_answers {
+            let (queue, at) = self.make_dynamic(now)?;
+            (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
+        } else {
+            self.request_of(now, slot, attach, &source, node, (&mut filters, browse, priority))?
         };
+        let answers = takes_answers.then(|| Box::new(Answers::new(&request.queue, attach)));
         let browse = request.browse;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         let link_ref = connection.link_ref(link);
@@ -306,6 +288,38 @@ impl Shard {
             self.start_move(slot, link, home);
         }
         Ok(())
+    }
+
+    /// What a consumer of this source asks for, of which shard, and the node that is made for it.
+    fn request_of(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        attach: &Attach<'_>,
+        source: &Source<'_>,
+        node: Option<Node>,
+        (filters, browse, priority): (&mut Filters, bool, i32),
+    ) -> Result<(usize, ConsumeRequest, Option<DynamicNode>), Refused> {
+        Ok(match node {
+            None if !wants_topic(source.capabilities) => {
+                let (queue, at) = self.make_dynamic(now)?;
+                (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
+            }
+            Some(Node::Queue(queue)) => {
+                let home = self.home_of(&queue);
+                (home, filters.request(queue, browse, priority), None)
+            }
+            Some(Node::Topic(_)) | None => {
+                let name = match &node {
+                    Some(Node::Topic(name)) => Some(&**name),
+                    Some(Node::Queue(_)) | None => None,
+                };
+                let (topic, dynamic) = self.topic_of_source(now, name)?;
+                let (home, request) =
+                    self.subscription_request(slot, attach, source, topic, filters, priority)?;
+                (home, request, dynamic)
+            }
+        })
     }
 
     fn pending(&mut self, slot: ConnectionSlot, link: LinkId) -> Option<&mut PendingConsumer> {
