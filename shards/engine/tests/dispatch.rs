@@ -89,9 +89,8 @@ fn over_classes_too() {
     assert_eq!(counts(&bench, &[busy, red]), [4, 4]);
 }
 
-/// One gave way and so is not told of what only it can take; when it has less than the other, it is.
-#[test]
-fn giving_way_ends_when_the_loads_change() {
+/// A consumer without filter that holds two gave way to one that holds one: 3 is for both, 4 for the first alone.
+fn one_gave_way() -> (Bench, ConsumerId, ConsumerId, Vec<Got>) {
     let mut bench = Bench::new(least());
     let plain = bench.ready(0);
     bench.put_all(0..2);
@@ -107,9 +106,44 @@ fn giving_way_ends_when_the_loads_change() {
     bench.resume(red);
     assert_eq!(bench.pull(plain), None, "the other has less");
     assert!(bench.is_notified(red) && !bench.is_notified(plain));
+    (bench, plain, red, held)
+}
+
+#[test]
+fn giving_way_ends_when_the_loads_change() {
+    let (mut bench, plain, _, held) = one_gave_way();
     held.iter().for_each(|got| bench.accept(plain, *got));
     assert!(bench.is_notified(plain));
     assert_eq!(bench.ids_for(plain), [3, 4]);
+}
+
+#[test]
+fn giving_way_ends_when_loads_do_not_count_any_more() {
+    let (mut bench, plain, _, _) = one_gave_way();
+    bench.engine.set_properties(bench.now, bench.queue, QueueProperties::default());
+    bench.check();
+    assert!(bench.is_notified(plain));
+}
+
+/// A group's owner goes on with its group while another comes before it at what both can take; that one is told.
+#[test]
+fn the_owner_of_a_group_tells_who_has_less() {
+    let mut bench = Bench::new(least());
+    let red = bench.ready_with("color = 'red'", 0);
+    for id in 0..2 {
+        bench.put(colored(id, "red"));
+    }
+    let held = bench.run_for(red);
+    let owner = bench.ready(0);
+    bench.put(grouped(2, "g"));
+    assert_eq!(bench.ids_for(owner), [2]);
+    bench.put(colored(3, "red"));
+    bench.put(grouped(4, "g"));
+    assert!(bench.is_notified(owner) && !bench.is_notified(red));
+    held.iter().for_each(|got| bench.accept(red, *got));
+    assert_eq!(bench.pull(owner).map(|got| got.id), Some(4));
+    assert!(bench.is_notified(red));
+    assert_eq!(bench.pull(red).map(|got| got.id), Some(3));
 }
 
 #[test]
