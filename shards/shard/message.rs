@@ -61,10 +61,12 @@ impl Message {
             let has_group = properties.field(Property::GroupId)?.is_some();
             let has_expiry = properties.field(Property::AbsoluteExpiryTime)?.is_some();
             sections.application_properties.map(&bytes)?;
-            let annotations = sections.message_annotations.map(&bytes)?;
-            let is_scheduled = DELIVERY_ANNOTATIONS
-                .iter()
-                .any(|name| annotations.find(name).is_ok_and(|value| value.is_some()));
+            let is_scheduled = sections.message_annotations.is_present() && {
+                let annotations = sections.message_annotations.map(&bytes)?;
+                DELIVERY_ANNOTATIONS
+                    .iter()
+                    .any(|name| annotations.find(name).is_ok_and(|value| value.is_some()))
+            };
             Ok::<_, corelane_wire::amqp10::DecodeError>((
                 sections,
                 header,
