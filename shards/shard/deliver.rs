@@ -188,6 +188,7 @@ impl Shard {
         connection.lead = connection.lead.saturating_add(1);
         let is_ahead = connection.is_ahead(now);
         let desire = desire_of(connection, link);
+        let draining = connection.consumer_mut(link).is_some_and(|consumer| consumer.draining);
         if self.check_output(now, slot) {
             // All consumers of the connection are paused.
         } else if desire != Desire::Ready {
@@ -195,6 +196,9 @@ impl Shard {
         } else if is_ahead {
             self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::Turn));
             self.wait_for_others(slot);
+        } else if draining && !self.engine.request_pull(now, consumer) {
+            // It has reached its prefetch: that was all for now.
+            self.finish_drain(slot, link);
         }
         self.touch(slot);
     }
@@ -235,7 +239,10 @@ impl Shard {
         self.targets.note_posted(now, index, place, acquisition, message.bytes().len());
         let Some(target) = self.targets.at(index) else { return };
         let (to, link, desire) = (target.shard, target.link, target.desire());
-        let drained = if target.is_exhausted() { target.drained() } else { None };
+        // At its limit, or at its prefetch, it gets nothing more for now.
+        let is_done = target.is_exhausted()
+            || target.drains() && desire == Desire::Ready && !self.engine.request_pull(now, consumer);
+        let drained = if is_done { target.drained() } else { None };
         let delivery = RemoteDelivery { link, place, acquisition, counts, posted_at: now, message };
         self.peers.deliver(&mut self.effects, to, delivery);
         if desire != Desire::Ready {

@@ -233,6 +233,11 @@ impl HomeTarget {
         }
     }
 
+    /// A drain was asked for and is not answered.
+    pub(crate) fn drains(&self) -> bool {
+        self.drain.is_some()
+    }
+
     /// The answer to a drain that has come to its end.
     pub(crate) fn drained(&mut self) -> Option<Mail> {
         let epoch = self.drain.take()?;
@@ -579,6 +584,10 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             let credit = connection.protocol.credit(link);
             let draining = connection.consumer_mut(link).is_some_and(|consumer| consumer.draining);
+            if draining && credit == 0 {
+                // What came back in a recall has used up the credit meanwhile, or others have.
+                self.finish_drain(slot, link);
+            }
             let Some((target, _)) = self.target_mut(slot, link) else { continue };
             target.due = false;
             let (home, consumer) = (target.home, target.consumer);

@@ -33,7 +33,8 @@ fn check_conservation(shard: &Shard, name: &str) -> u64 {
     else {
         return 0;
     };
-    let left = counts.accepted + counts.rejected + counts.expired + counts.exhausted + counts.dropped;
+    let alone = counts.expired + counts.exhausted + counts.dropped + counts.replaced + counts.removed;
+    let left = counts.accepted + counts.rejected + alone;
     assert_eq!(counts.enqueued, depth.messages + left, "{name} has {depth:?} and counted {counts:?}");
     assert_eq!(depth.available + depth.acquired + depth.held, depth.messages, "{name} has {depth:?}");
     depth.messages

@@ -225,9 +225,26 @@ impl Client {
         application: &[(&str, Value<'_>)],
         header: &Header,
     ) -> u64 {
+        self.send_whole(link, body, properties, (application, &[]), header)
+    }
+
+    /// With application properties and message annotations.
+    pub fn send_whole(
+        &mut self,
+        link: LinkId,
+        body: &str,
+        properties: &Properties<'_>,
+        (application, annotations): (&[(&str, Value<'_>)], &[(&str, Value<'_>)]),
+        header: &Header,
+    ) -> u64 {
         let mut bytes = Vec::new();
         if *header != Header::default() {
             header.encode(&mut bytes);
+        }
+        if !annotations.is_empty() {
+            let mut map = MapWriter::section(&mut bytes, MapSection::MessageAnnotations);
+            annotations.iter().for_each(|(name, value)| map.symbol(name, value));
+            map.finish();
         }
         if *properties != Properties::default() {
             properties.encode(&mut bytes);
@@ -301,6 +318,11 @@ impl Client {
     /// Says that it is at work on a delivery.
     pub fn renew(&mut self, link: LinkId, delivery_id: u32) {
         self.protocol.renew(link, delivery_id);
+    }
+
+    /// A drain was asked for on this link and is not answered.
+    pub fn is_draining(&self, link: LinkId) -> bool {
+        self.draining.contains(&link)
     }
 
     pub fn detach(&mut self, link: LinkId) {
@@ -389,6 +411,7 @@ impl Client {
                 self.drained.push(link);
             }
             Event::Detached { link, error, .. } => {
+                self.draining.retain(|draining| *draining != link);
                 self.detached.push((link, error.map(|error| error.condition.to_owned())));
             }
             Event::Ended { error, .. } => self.ended = Some(error.map(|error| error.condition.to_owned())),

@@ -32,6 +32,8 @@ pub(crate) struct Sent {
     pub(crate) color: &'static str,
     pub(crate) size: usize,
     pub(crate) ttl_ms: Option<u32>,
+    /// It is not to be available at once.
+    pub(crate) is_delayed: bool,
 }
 
 /// What the broker said to it.
@@ -72,6 +74,8 @@ struct Message {
     is_loose: bool,
     /// It came from the queue of dead letters.
     is_dead: bool,
+    /// A consumer has accepted it, in time or late.
+    was_accepted: bool,
     failed_max: u32,
 }
 
@@ -134,6 +138,7 @@ impl Oracle {
             was_seen: false,
             is_loose: false,
             is_dead: false,
+            was_accepted: false,
             failed_max: 0,
         });
         self.messages.len() - 1
@@ -246,7 +251,10 @@ impl Oracle {
         message.holder = Some(index);
         consumer.held.push((number, received.delivery_id));
         let queue = &self.queues[consumer.queue];
-        if let Some(limit) = queue.prefetch_max {
+        if let Some(limit) = queue.prefetch_max
+            && !queue.has_deadline
+            && !consumer.is_loose
+        {
             assert!(consumer.held.len() <= limit, "consumer {index} holds more than the prefetch {limit}");
         }
     }
@@ -296,11 +304,11 @@ impl Oracle {
     fn judge_order(&mut self, index: usize, number: usize, received: &Received) {
         let message = &self.messages[number];
         let (sent, consumer) = (&message.sent, &mut self.consumers[index]);
-        if !received.first_acquirer || message.is_dead {
+        if !received.first_acquirer || message.is_dead || sent.is_delayed {
             return;
         }
         assert!(
-            !message.was_seen || consumer.browse || message.is_loose,
+            !message.was_seen || consumer.browse,
             "message {number} was delivered before and says that it was not"
         );
         let queue = &self.queues[sent.queue];
@@ -314,12 +322,12 @@ impl Oracle {
 
     fn judge_ownership(&mut self, index: usize, number: usize) {
         let message = &self.messages[number];
-        let refused = self.consumers[index].refused.contains(&number);
-        assert!(!refused, "message {number} is undeliverable at consumer {index}");
         let queue = &self.queues[self.consumers[index].queue];
         if message.is_loose || queue.has_deadline {
             return;
         }
+        let refused = self.consumers[index].refused.contains(&number);
+        assert!(!refused, "message {number} is undeliverable at consumer {index}");
         assert!(
             matches!(message.fate, Fate::Open | Fate::Unsure),
             "message {number} came to {index} and was {:?}",
@@ -376,6 +384,7 @@ impl Oracle {
         let message = &mut self.messages[number];
         if let Fate::Ending { accepted } = message.fate {
             message.fate = Fate::Ended { accepted };
+            message.was_accepted |= accepted;
         }
     }
 
@@ -411,12 +420,14 @@ impl Oracle {
             assert_ne!(message.answer, Answer::Waiting, "message {number} was never answered");
             let queue = &self.queues[sent.queue];
             let dies = queue.dead_letter.is_some();
+            // Of what is said too late nothing holds, and others may have got it meanwhile.
+            let was_late = message.was_accepted && (queue.has_deadline || message.is_loose);
             let ended = match message.fate {
                 Fate::Ended { accepted } => accepted || !dies || message.is_dead,
                 Fate::Unsure => true,
                 Fate::Open | Fate::Ending { .. } => false,
             };
-            if ended || message.answer != Answer::Stored {
+            if ended || was_late || message.answer != Answer::Stored {
                 continue;
             }
             assert!(

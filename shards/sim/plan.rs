@@ -2,7 +2,7 @@
 //!
 //! Every seed leaves much out and does some things very often: what many features hide together, few may show.
 
-use corelane_shard::{DestinationRule, PrefetchRule};
+use corelane_shard::{DestinationRule, DispatchRule, OverflowRule, PrefetchRule, RedeliveryRule};
 
 use crate::oracle::Sent;
 use crate::random::Random;
@@ -12,6 +12,9 @@ pub(crate) type Group = u8;
 
 pub(crate) const COLORS: [&str; 3] = ["red", "green", "blue"];
 pub(crate) const KEYS: usize = 4;
+
+/// The longest delay of a message.
+pub(crate) const DELAY_MS_MAX: usize = 300;
 
 /// The longest life of a message that does not live for ever.
 pub(crate) const TTL_MS_MAX: u32 = 2_000;
@@ -60,6 +63,8 @@ pub(crate) struct QueuePlan {
     pub(crate) has_deadline: bool,
     /// Some of its consumers take messages without settling them.
     pub(crate) takes_settled: bool,
+    /// Any message may be dropped, or fail too often.
+    pub(crate) drops: bool,
 }
 
 impl QueuePlan {
@@ -73,7 +78,7 @@ impl QueuePlan {
 
     /// Whether a message may leave the queue without being consumed or rejected.
     pub(crate) fn may_kill(&self, sent: &Sent) -> bool {
-        !self.lives_for_ever(sent)
+        self.drops || !self.lives_for_ever(sent)
     }
 
     /// Whether a message may be gone in the end without anybody having ended it.
@@ -145,6 +150,7 @@ pub(crate) struct Plan {
     pub(crate) large: bool,
     pub(crate) groups: usize,
     pub(crate) ttl: bool,
+    pub(crate) delays: bool,
     pub(crate) selectors: bool,
     pub(crate) browsers: bool,
     pub(crate) presettled: bool,
@@ -175,6 +181,7 @@ impl Plan {
             large: random.one_in(8),
             groups: [0, 0, 2, 5][random.below(4)],
             ttl: random.one_in(3),
+            delays: random.one_in(4),
             selectors: random.one_in(2),
             browsers: random.one_in(3),
             presettled,
@@ -266,6 +273,7 @@ fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
         reorders: false,
         has_deadline: false,
         takes_settled: presettled,
+        drops: false,
     }
 }
 
@@ -299,5 +307,40 @@ fn draw_queue(random: &mut Random, number: usize, presettled: bool) -> QueuePlan
     if random.one_in(6) {
         queue.rule.expiration_us = Some([0, 100_000][random.below(2)]);
     }
+    if random.one_in(4) {
+        queue.rule.dispatch = Some(DispatchRule::LeastOutstanding);
+    }
+    draw_limits(random, &mut queue);
     queue
+}
+
+/// How much there is room for, how often a message may fail, and how long it may be held.
+fn draw_limits(random: &mut Random, queue: &mut QueuePlan) {
+    if random.one_in(4) {
+        if random.one_in(3) {
+            queue.rule.bytes_max = Some(500 + random.below(5000) as u64);
+        } else {
+            queue.rule.messages_max = Some(1 + random.below(30) as u64);
+        }
+        queue.rule.overflow = Some(match random.below(3) {
+            0 => OverflowRule::Reject,
+            1 => OverflowRule::DropOldest,
+            _ => OverflowRule::Block,
+        });
+        queue.may_refuse = queue.rule.overflow != Some(OverflowRule::DropOldest);
+        queue.drops = queue.rule.overflow == Some(OverflowRule::DropOldest);
+    }
+    if random.one_in(5) {
+        queue.rule.deliveries_max = Some(1 + random.below(4) as u64);
+        queue.drops = true;
+    }
+    if random.one_in(5) {
+        let min_us = 1000 * (1 + random.below(100) as u64);
+        queue.rule.redelivery =
+            Some(RedeliveryRule { min_us, multiplier_permille: 2000, max_us: 4 * min_us });
+    }
+    if random.one_in(6) {
+        queue.rule.ack_deadline_us = Some(1000 * (20 + random.below(500) as u64));
+        queue.has_deadline = true;
+    }
 }

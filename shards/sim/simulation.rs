@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 
+use corelane_wire::amqp10::DeliveryState;
+
 use crate::checkers;
 use crate::client::ReceiverOptions;
 use crate::faults::{Fault, Faults};
@@ -17,6 +19,9 @@ use crate::world::{Actor, Setup, World};
 
 /// How long the broker waits for a silent peer.
 const IDLE_TIMEOUT_US: u64 = 10_000_000;
+
+/// How often every queue is emptied until nobody has to wait.
+const ROUNDS_MAX: usize = 30;
 
 /// Steps of the end after which something must have gone wrong.
 const FINAL_STEPS_MAX: usize = 2_000_000;
@@ -268,7 +273,13 @@ impl Simulation {
     /// Faults end, everyone goes, the time of all that is not for ever passes, and one last consumer for each queue takes what is left.
     fn finish(&mut self) {
         self.end_faults_at(u64::MAX);
+        // Until shards that are waited for are given up, and longer.
+        for _ in 0..12 {
+            self.rest();
+            self.world.pass(100_000);
+        }
         self.rest();
+        self.settle_everything();
         for peer in 0..self.workload.peers.len() {
             let state = &self.workload.peers[peer];
             if state.is_alive && !state.is_closing {
@@ -290,26 +301,50 @@ impl Simulation {
         self.oracle.finish(&dropped);
     }
 
+    /// All consumers go, and while others take what there is, every producer gets its answers.
+    fn settle_everything(&mut self) {
+        let alive = |peer: &crate::workload::Peer| peer.is_alive && !peer.is_closing;
+        let peers: Vec<usize> = (0..self.workload.peers.len()).collect();
+        for &peer in peers.iter().filter(|peer| alive(&self.workload.peers[**peer])) {
+            self.workload.check_drained(&self.world, &self.oracle, peer);
+        }
+        for &peer in &peers {
+            if alive(&self.workload.peers[peer]) {
+                self.workload.let_go(&mut self.world, &mut self.oracle, peer);
+            }
+        }
+        self.rest();
+        // Who was stopped at a full queue goes on when it was emptied, and fills it again.
+        for _ in 0..ROUNDS_MAX {
+            (0..self.names.len()).for_each(|queue| self.take_all(queue));
+            if peers.iter().all(|peer| self.workload.is_answered(*peer)) {
+                return;
+            }
+        }
+        panic!("producers wait for ever");
+    }
+
     fn take_all(&mut self, queue: usize) {
         let shard = self.random.below(self.plan.shards);
         let peer = self.workload.connect(&mut self.world, shard);
         let consumer = self.oracle.attached(peer, queue, None, [false; 3]);
         let options = ReceiverOptions::default();
         let link = self.workload.attach(&mut self.world, &self.oracle, peer, consumer, &options);
-        loop {
-            let client = &mut self.world.clients[self.workload.peers[peer].client];
-            client.credit(link, 100);
-            self.rest();
+        let mut patience = 3;
+        while patience > 0 {
+            let client = self.workload.peers[peer].client;
+            self.world.clients[client].credit(link, 100);
+            while self.step() {}
             let held: Vec<u32> = self.oracle.consumers[consumer].held.iter().map(|(_, id)| *id).collect();
             if held.is_empty() {
-                break;
+                patience -= 1;
+                self.world.pass(20_000);
             }
             for delivery_id in held {
                 self.oracle.settled(consumer, 0, Settling::Accepted);
-                let client = &mut self.world.clients[self.workload.peers[peer].client];
-                client.settle(link, delivery_id, &corelane_wire::amqp10::DeliveryState::Accepted);
+                self.world.clients[client].settle(link, delivery_id, &DeliveryState::Accepted);
             }
-            self.rest();
+            while self.step() {}
         }
         self.oracle.all_heard();
         self.workload.close(&mut self.world, &mut self.oracle, peer);

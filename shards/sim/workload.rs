@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use corelane_protocol::amqp10::LinkId;
 use corelane_wire::amqp10::{DeliveryState, Header, Modified, Properties, Value};
 
-use crate::client::{ReceiverOptions, SenderOptions};
+use crate::client::{Client, ReceiverOptions, SenderOptions};
 use crate::oracle::{Oracle, Sent, Settling};
-use crate::plan::{COLORS, KEYS, Plan, TTL_MS_MAX};
+use crate::plan::{COLORS, DELAY_MS_MAX, KEYS, Plan, TTL_MS_MAX};
 use crate::random::Random;
 use crate::world::World;
 
@@ -46,8 +46,8 @@ pub(crate) struct Peer {
     /// It said close.
     pub(crate) is_closing: bool,
     links: BTreeMap<u32, Use>,
-    /// Messages by token.
-    waiting: BTreeMap<u64, usize>,
+    /// Messages and their streams, by token.
+    waiting: BTreeMap<u64, (usize, usize)>,
     /// Messages with an outcome of ours that the broker may not have heard; those at the end are not even written.
     said: Vec<usize>,
     written: usize,
@@ -191,36 +191,10 @@ impl Workload {
                 return;
             }
             let (link, queue, stream) = senders[random.below(senders.len())];
-            let size = match random.below(60) {
-                0 if plan.large => 1000 * random.below(200),
-                1 => 2000,
-                _ => random.below(40),
-            };
-            let sent = Sent {
-                queue,
-                stream,
-                peer: index,
-                priority: random.below(10) as u8,
-                group: (plan.groups > 0 && random.one_in(2)).then(|| random.below(plan.groups) as u8),
-                key: random.below(KEYS) as i64,
-                color: COLORS[random.below(COLORS.len())],
-                size,
-                ttl_ms: (plan.ttl && random.one_in(3)).then(|| 1 + random.below(TTL_MS_MAX as usize) as u32),
-            };
+            let sent = draw_message(random, plan, (queue, stream, index));
             let number = oracle.sent(sent.clone());
-            let group = sent.group.map(|group| format!("g{group}"));
-            let properties = Properties { group_id: group.as_deref(), ..Properties::default() };
-            let header = Header {
-                durable: random.one_in(2),
-                priority: sent.priority,
-                ttl: sent.ttl_ms,
-                ..Header::default()
-            };
-            let application = [("k", Value::Long(sent.key)), ("color", Value::String(sent.color))];
-            let body = Oracle::body(number, size);
-            let client = &mut world.clients[peer.client];
-            let token = client.send_with(LinkId(link), &body, &properties, &application, &header);
-            peer.waiting.insert(token, number);
+            let token = write_message(&mut world.clients[peer.client], random, LinkId(link), number, &sent);
+            peer.waiting.insert(token, (number, stream));
         }
     }
 
@@ -241,6 +215,10 @@ impl Workload {
         let (link, _) = receivers[random.below(receivers.len())];
         let credit = random.below(plan.credit_max + 1) as u32;
         let client = &mut world.clients[self.peers[peer].client];
+        if client.is_draining(LinkId(link)) {
+            // Another flow would call that off.
+            return;
+        }
         if random.one_in(5) {
             client.drain(LinkId(link), credit);
         } else {
@@ -339,7 +317,7 @@ impl Workload {
         }
         for (token, outcome) in std::mem::take(&mut client.outcomes) {
             let number = peer.waiting.remove(&token);
-            let number = number.unwrap_or_else(|| panic!("token {token} is answered twice"));
+            let (number, _) = number.unwrap_or_else(|| panic!("token {token} is answered twice"));
             if peer.is_alive && !peer.is_closing {
                 oracle.answered(number, &outcome);
             }
@@ -367,6 +345,49 @@ impl Workload {
         }
     }
 
+    /// Everything that is held is accepted, and every consumer ends.
+    pub(crate) fn let_go(&mut self, world: &mut World, oracle: &mut Oracle, index: usize) {
+        for (link, consumer) in self.receivers(index) {
+            let peer = &mut self.peers[index];
+            while let Some((_, delivery_id)) = oracle.consumers[consumer].held.first().copied() {
+                peer.said.push(oracle.settled(consumer, 0, Settling::Accepted));
+                world.clients[peer.client].settle(LinkId(link), delivery_id, &DeliveryState::Accepted);
+            }
+            world.clients[peer.client].detach(LinkId(link));
+            peer.links.insert(link, Use::Ending);
+            oracle.consumer_gone(consumer);
+        }
+    }
+
+    /// Every drain of a client was answered, where its queue and its connection share a shard.
+    pub(crate) fn check_drained(&self, world: &World, oracle: &Oracle, index: usize) {
+        let peer = &self.peers[index];
+        for (link, used) in &peer.links {
+            let drains = *used != Use::Ending && world.clients[peer.client].is_draining(LinkId(*link));
+            let consumer = match used {
+                Use::Receiver { consumer } => Some(&oracle.consumers[*consumer]),
+                Use::Sender { .. } | Use::Ending => None,
+            };
+            let queue = consumer.map(|consumer| &oracle.queues[consumer.queue]);
+            let credit = world.clients[peer.client].credit_left(LinkId(*link));
+            let at = world.shard_of(peer.client);
+            let is_here = queue.is_none_or(|queue| world.home_of(&queue.name) == at);
+            assert!(
+                !drains || !is_here,
+                "client {index} waits on link {link} with credit {credit} for the end of a drain: {consumer:?} of {queue:?}"
+            );
+        }
+    }
+
+    /// Every message of a client's senders was answered.
+    pub(crate) fn is_answered(&self, index: usize) -> bool {
+        let peer = &self.peers[index];
+        let sends = |stream| {
+            peer.links.values().any(|used| matches!(used, Use::Sender { stream: own, .. } if *own == stream))
+        };
+        !peer.is_alive || peer.is_closing || !peer.waiting.values().any(|(_, stream)| sends(*stream))
+    }
+
     /// What a client has said and the broker has surely heard is certain from here on.
     pub(crate) fn confirm(&mut self, world: &mut World, oracle: &mut Oracle) {
         for peer in self.peers.iter_mut().filter(|peer| peer.is_alive && peer.written > 0) {
@@ -377,6 +398,39 @@ impl Workload {
             }
         }
     }
+}
+
+fn draw_message(random: &mut Random, plan: &Plan, (queue, stream, peer): (usize, usize, usize)) -> Sent {
+    let size = match random.below(60) {
+        0 if plan.large => 1000 * random.below(200),
+        1 => 2000,
+        _ => random.below(40),
+    };
+    Sent {
+        queue,
+        stream,
+        peer,
+        priority: random.below(10) as u8,
+        group: (plan.groups > 0 && random.one_in(2)).then(|| random.below(plan.groups) as u8),
+        key: random.below(KEYS) as i64,
+        color: COLORS[random.below(COLORS.len())],
+        size,
+        ttl_ms: (plan.ttl && random.one_in(3)).then(|| 1 + random.below(TTL_MS_MAX as usize) as u32),
+        is_delayed: plan.delays && random.one_in(4),
+    }
+}
+
+/// Gives a message to its client; the token comes back.
+fn write_message(client: &mut Client, random: &mut Random, link: LinkId, number: usize, sent: &Sent) -> u64 {
+    let group = sent.group.map(|group| format!("g{group}"));
+    let properties = Properties { group_id: group.as_deref(), ..Properties::default() };
+    let header =
+        Header { durable: random.one_in(2), priority: sent.priority, ttl: sent.ttl_ms, ..Header::default() };
+    let application = [("k", Value::Long(sent.key)), ("color", Value::String(sent.color))];
+    let delay = [("x-opt-delivery-delay", Value::Ulong(1 + random.below(DELAY_MS_MAX) as u64))];
+    let annotations = if sent.is_delayed { &delay[..] } else { &[] };
+    let body = Oracle::body(number, sent.size);
+    client.send_whole(link, &body, &properties, (&application, annotations), &header)
 }
 
 fn end_of_use(used: Use, oracle: &mut Oracle) {

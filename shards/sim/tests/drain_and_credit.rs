@@ -231,3 +231,23 @@ fn s11_consumers_of_one_connection_take_turns() {
     assert!(both.len() > 1000, "{start}");
     assert!(both.windows(2).all(|pair| pair[0] != pair[1]), "{both:?}");
 }
+
+/// The prefetch stops a consumer before its credit is used up: then the drain is over.
+#[test]
+fn s35_a_drain_ends_at_the_prefetch() {
+    for remote in [false, true] {
+        for prefetch in [PrefetchRule::None, PrefetchRule::Limit(2)] {
+            let rule = DestinationRule {
+                pattern: ">".to_owned(),
+                prefetch: Some(prefetch),
+                ..DestinationRule::default()
+            };
+            let mut stage = stage(remote, &ReceiverOptions::default(), vec![rule]);
+            stage.publish(&["a", "b", "c"]);
+            stage.drain(10);
+            stage.assert_drained("prefetch");
+            let expect: &[&str] = if prefetch == PrefetchRule::None { &["a"] } else { &["a", "b"] };
+            assert_eq!(stage.bodies(), expect);
+        }
+    }
+}
