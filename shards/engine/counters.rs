@@ -170,6 +170,8 @@ pub struct QueueCounters {
     pub removed: u64,
     pub refused_publications: u64,
     pub ack_deadlines_missed: u64,
+    /// Times that a consumer was moved to Notified.
+    pub notified: u64,
 }
 
 /// What happened in the engine since it began.

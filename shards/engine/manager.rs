@@ -165,6 +165,7 @@ impl<M: Message> Engine<M> {
             ConsumerList::Notified => {
                 consumer.wake_count += 1;
                 self.counters.notified += 1;
+                self.queues[queue].counters.notified += 1;
                 self.ring.push_back(&mut self.consumers, index);
                 let class = &mut self.classes[class];
                 class.notified += 1;
