@@ -20,6 +20,7 @@ use hashbrown::HashMap;
 
 use crate::Shard;
 use crate::mail::{Decision, Mail, Retirement, Settlement, TransactionKey, Vote};
+use crate::statistics::since_stamp;
 
 /// The transactions that have a part on this shard.
 #[derive(Debug, Default)]
@@ -58,6 +59,8 @@ struct Retired {
     may_go: bool,
     outcome: engine::Outcome,
     annotations: Option<Box<[u8]>>,
+    /// When the delivery was written, as statistics stamp it; none: it was sent settled.
+    stamp: Option<u32>,
     if_rolled_back: IfRolledBack,
 }
 
@@ -133,12 +136,12 @@ impl Shard {
         settlement: Settlement,
         if_rolled_back: IfRolledBack,
     ) -> Option<Retired> {
-        let Settlement { consumer, place, acquisition, outcome, annotations, .. } = settlement;
+        let Settlement { consumer, place, acquisition, outcome, annotations, stamp, .. } = settlement;
         let queue = self.engine.explain(consumer).map(|view| view.queue);
         match (queue, self.engine.retire(now, consumer, place, acquisition)) {
             (Some(queue), Settled::Done) => {
                 let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
-                Some(Retired { queue, place, may_go, outcome, annotations, if_rolled_back })
+                Some(Retired { queue, place, may_go, outcome, annotations, stamp, if_rolled_back })
             }
             (_, Settled::Done | Settled::Late) => {
                 self.counters.settlements_late += 1;
@@ -230,7 +233,11 @@ impl Shard {
     pub(crate) fn commit(&mut self, now: u64, key: TransactionKey) {
         let Some(part) = self.participations.by_key.remove(&key) else { return };
         for retired in part.retired {
-            let Retired { queue, place, outcome, annotations, .. } = retired;
+            let Retired { queue, place, outcome, annotations, stamp, .. } = retired;
+            // Of a subscription that has ended there is nothing to be counted any more.
+            if let Some(stamp) = stamp.filter(|_| self.queues.get(queue).is_some()) {
+                self.statistics.note_settled(now, queue, since_stamp(now, stamp));
+            }
             if let Some(map) = annotations.as_deref().and_then(|bytes| Map::decode(bytes).ok())
                 && let Some(message) = self.engine.retired_message_mut(queue, place)
                 && let Some(before) = message.annotate(map)

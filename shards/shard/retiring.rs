@@ -8,7 +8,7 @@
 //! coordinator's link, and with it the transactions that were declared there.
 
 use corelane_engine::{Acquisition, ConsumerId, Outcome, Place};
-use corelane_protocol::amqp10::{Disposed, ErrorSpec, LinkId};
+use corelane_protocol::amqp10::{Disposed, ErrorSpec, LinkId, Token};
 use corelane_wire::amqp10::{DeliveryState, Map, Modified};
 
 use crate::Shard;
@@ -25,6 +25,30 @@ pub(crate) struct Said<'a> {
     pub(crate) transaction: Option<u32>,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) annotations: Option<Map<'a>>,
+}
+
+/// A delivery as its queue knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Written {
+    place: Place,
+    acquisition: Acquisition,
+    /// When it was written, if the time until now counts as its consumer's.
+    stamp: Option<u32>,
+}
+
+impl Written {
+    fn of(token: Token) -> Written {
+        Written {
+            place: Place(token.0),
+            acquisition: Acquisition(token.1 as u32),
+            stamp: Some((token.1 >> 32) as u32),
+        }
+    }
+
+    /// One that its consumer has not settled.
+    fn uncounted(place: Place, acquisition: Acquisition) -> Written {
+        Written { place, acquisition, stamp: None }
+    }
 }
 
 /// A delivery's way to whoever holds its entry.
@@ -93,7 +117,7 @@ impl Shard {
         said: Said<'_>,
     ) {
         let Disposed { link, delivery_id, token, settled } = *disposed;
-        let (place, acquisition) = (Place(token.0), Acquisition(token.1 as u32));
+        let written = Written::of(token);
         let key = (link, delivery_id);
         let held = self.holder_of(slot, link);
         let Some(transactions) = self.transactions(slot) else { return };
@@ -103,10 +127,10 @@ impl Shard {
             transactions.acquired.remove(&key);
             self.count_settled(slot, link);
             if room {
-                self.retire_delivery(now, slot, link, number, (place, acquisition), said);
+                self.retire_delivery(now, slot, link, number, written, said);
             } else {
                 let outcome = Outcome::Modified { delivery_failed: true, undeliverable_here: false };
-                self.settle_delivery(now, slot, link, (place, acquisition), outcome, None);
+                self.settle_delivery(now, slot, link, written, outcome, None);
             }
             return;
         }
@@ -122,8 +146,9 @@ impl Shard {
                 transaction: number,
                 shard,
                 consumer,
-                place,
-                acquisition,
+                place: written.place,
+                acquisition: written.acquisition,
+                stamp: written.stamp,
                 outcome: said.outcome.or(default_outcome).unwrap_or(Outcome::Released),
                 annotations: said.annotations.map(encoded),
                 otherwise: None,
@@ -145,8 +170,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(consumer) = connection.consumer_mut(link) else { return };
         let outcome = said.outcome.or(consumer.default_outcome).unwrap_or(Outcome::Released);
-        let acquired = (Place(token.0), Acquisition(token.1 as u32));
-        self.settle_delivery(now, slot, link, acquired, outcome, said.annotations);
+        self.settle_delivery(now, slot, link, Written::of(token), outcome, said.annotations);
     }
 
     /// The peer has given one delivery to two transactions, or has taken it out of one.
@@ -160,8 +184,7 @@ impl Shard {
             }
             self.count_settled(slot, link);
             let outcome = Outcome::Modified { delivery_failed: true, undeliverable_here: false };
-            let acquired = (Place(token.0), Acquisition(token.1 as u32));
-            self.settle_delivery(now, slot, link, acquired, outcome, None);
+            self.settle_delivery(now, slot, link, Written::of(token), outcome, None);
         }
         let transaction = number
             .and_then(|number| self.transactions(slot).and_then(|transactions| transactions.find(number)));
@@ -178,7 +201,7 @@ impl Shard {
         slot: ConnectionSlot,
         link: LinkId,
         number: u32,
-        (place, acquisition): (Place, Acquisition),
+        written: Written,
         said: Said<'_>,
     ) {
         let Some(Held { shard, consumer, default_outcome }) = self.holder_of(slot, link) else { return };
@@ -187,11 +210,11 @@ impl Shard {
         let retirement = Retirement { transaction, failed_if_rolled_back: fails(default_outcome) };
         let settlement = Settlement {
             consumer,
-            place,
-            acquisition,
+            place: written.place,
+            acquisition: written.acquisition,
             outcome: said.outcome.or(default_outcome).unwrap_or(Outcome::Released),
             annotations: said.annotations.map(encoded),
-            stamp: None,
+            stamp: written.stamp,
             transaction: Some(retirement),
         };
         self.note_work(slot, number, shard);
@@ -210,9 +233,10 @@ impl Shard {
         now: u64,
         slot: ConnectionSlot,
         link: LinkId,
-        acquired: (Place, Acquisition),
+        (place, acquisition): (Place, Acquisition),
         transaction: Option<u32>,
     ) {
+        let written = Written::uncounted(place, acquisition);
         let open = transaction.filter(|number| {
             let transactions = self.transactions(slot);
             transactions.is_some_and(|transactions| transactions.is_open(*number))
@@ -220,9 +244,9 @@ impl Shard {
         match open {
             Some(number) => {
                 let said = Said { transaction: open, outcome: Some(Outcome::Accepted), annotations: None };
-                self.retire_delivery(now, slot, link, number, acquired, said);
+                self.retire_delivery(now, slot, link, number, written, said);
             }
-            None => self.settle_delivery(now, slot, link, acquired, Outcome::Accepted, None),
+            None => self.settle_delivery(now, slot, link, written, Outcome::Accepted, None),
         }
     }
 
@@ -232,12 +256,15 @@ impl Shard {
         now: u64,
         slot: ConnectionSlot,
         link: LinkId,
-        (place, acquisition): (Place, Acquisition),
+        Written { place, acquisition, stamp }: Written,
         outcome: Outcome,
         annotations: Option<Map<'_>>,
     ) {
         let Some(Held { shard, consumer, .. }) = self.holder_of(slot, link) else { return };
         if shard == self.index {
+            if let Some(stamp) = stamp {
+                self.note_settled(now, consumer, stamp);
+            }
             if let Some(annotations) = annotations {
                 self.annotate(consumer, place, acquisition, annotations);
             }
@@ -245,7 +272,7 @@ impl Shard {
         } else {
             let annotations = annotations.map(encoded);
             let settlement =
-                Settlement { annotations, ..Settlement::new(consumer, place, acquisition, outcome) };
+                Settlement { annotations, stamp, ..Settlement::new(consumer, place, acquisition, outcome) };
             self.peers.settle(shard, settlement);
         }
     }
@@ -304,7 +331,8 @@ impl Shard {
             // AMQP 1.0 §4.4.4: rolled back, the acquisition has not been.
             if !committed {
                 let Acquired { place, acquisition, .. } = acquired;
-                self.settle_delivery(now, slot, key.0, (place, acquisition), Outcome::Released, None);
+                let written = Written::uncounted(place, acquisition);
+                self.settle_delivery(now, slot, key.0, written, Outcome::Released, None);
                 if !aborted.contains(&place) {
                     self.settle_sent(slot, key, Outcome::Released);
                 }
@@ -364,7 +392,8 @@ impl Shard {
             connection.protocol.abort(link);
             self.part_ended(now, slot, link, false);
             if presettled {
-                self.settle_delivery(now, slot, link, (place, acquisition), Outcome::Released, None);
+                let written = Written::uncounted(place, acquisition);
+                self.settle_delivery(now, slot, link, written, Outcome::Released, None);
             }
         }
         aborted

@@ -49,6 +49,8 @@ pub(crate) struct Noted {
     pub(crate) consumer: ConsumerId,
     pub(crate) place: Place,
     pub(crate) acquisition: Acquisition,
+    /// When the delivery was written, as statistics stamp it.
+    pub(crate) stamp: Option<u32>,
     pub(crate) outcome: Outcome,
     pub(crate) annotations: Option<Box<[u8]>>,
     /// The peer has settled it since the transaction was discharged: what happens to it if that rolls back.
@@ -264,17 +266,10 @@ impl Transactions {
     fn settlements(&self, transaction: &Transaction) -> Vec<(usize, Settlement)> {
         let of = |key: &DeliveryKey| {
             let noted = self.noted.get(key).filter(|noted| noted.transaction == transaction.number)?;
-            let Noted { shard, consumer, place, acquisition, outcome, .. } = *noted;
+            let Noted { shard, consumer, place, acquisition, stamp, outcome, .. } = *noted;
             let annotations = noted.annotations.clone();
-            let settlement = Settlement {
-                consumer,
-                place,
-                acquisition,
-                outcome,
-                annotations,
-                stamp: None,
-                transaction: None,
-            };
+            let settlement =
+                Settlement { consumer, place, acquisition, outcome, annotations, stamp, transaction: None };
             Some((shard, settlement))
         };
         transaction.noted.iter().filter_map(of).collect()
