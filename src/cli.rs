@@ -3,7 +3,8 @@
 //! Invariants: without a command the command is `serve`; a wrong argument exits with 2 and says what is allowed; a
 //! failure exits with 1 and one message that says what failed and what to do; results go to the standard output,
 //! everything else to the standard error.
-//! Left out: what the commands do (`cli::serve`, `cli::user`, `cli::message`, `cli::queue`, `cli::connections`, `cli::explain`).
+//! Left out: what the commands do (`cli::serve`, `cli::user`, `cli::message`, `cli::queue`, `cli::connections`,
+//! `cli::subscriptions`, `cli::explain`).
 
 mod baseline;
 mod connections;
@@ -12,6 +13,7 @@ mod message;
 mod password;
 mod queue;
 mod serve;
+mod subscriptions;
 mod table;
 mod user;
 
@@ -50,6 +52,7 @@ enum Command {
     #[command(subcommand)]
     Queue(queue::QueueCommand),
     Connections(connections::ConnectionsArguments),
+    Subscriptions(subscriptions::SubscriptionsArguments),
     Explain(explain::ExplainArguments),
     #[command(hide = true)]
     Baseline(baseline::BaselineArguments),
@@ -62,6 +65,7 @@ Examples:
   corelane browse orders                 look at what is in it
   corelane receive orders                take one message out of it
   corelane queue list                    what queues there are, and what is in them
+  corelane subscriptions                 who gets what from topics
   corelane explain orders                why its messages are, or are not, delivered
   corelane serve --help                  all about running a broker
   corelane help destinations             all properties of queues and topics
@@ -88,6 +92,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Browse(arguments) => message::browse(&arguments),
         Command::Queue(command) => queue::run(&command),
         Command::Connections(arguments) => connections::run(&arguments),
+        Command::Subscriptions(arguments) => subscriptions::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Baseline(arguments) => baseline::run(&arguments),
     };

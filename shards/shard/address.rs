@@ -64,7 +64,7 @@ pub(crate) fn is_topic_name(name: &str) -> bool {
     is_pattern_valid(name) && !name.split('.').any(|word| matches!(word, "*" | "#" | ">"))
 }
 
-fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
     }

@@ -16,7 +16,7 @@ use corelane_wire::amqp10::{
 };
 
 use crate::Shard;
-use crate::address::{Address, is_topic_name, is_topic_pattern};
+use crate::address::{Address, is_topic_name, is_topic_pattern, percent_decoded};
 use crate::attach::{Filters, NO_LOCAL_FILTER, OUTCOMES, Refused, SELECTOR_FILTER};
 use crate::connection::{Connection, DynamicNode, Link, Producer, Route, Unsubscriber};
 use crate::event::ConnectionSlot;
@@ -344,6 +344,19 @@ fn subscription_name(
     Ok(queue.into())
 }
 
+/// What the name of a subscription is made of: the container, unless it is global, and how it is called there. None for one of a
+/// link's own, whose name says neither.
+pub(crate) fn parts_of_name(queue: &str) -> Option<(Option<String>, String)> {
+    let name = queue.strip_prefix(SUBSCRIPTIONS)?;
+    let name = name.strip_prefix("durable.").or_else(|| name.strip_prefix("volatile."))?;
+    let (whose, name) = name.split_once('/')?;
+    let container = match whose.strip_prefix("container.") {
+        Some(container) => Some(percent_decoded(container)?.into_owned()),
+        None => None,
+    };
+    Some((container, percent_decoded(name)?.into_owned()))
+}
+
 /// Keeps the parts of a subscription's name apart, and what cannot be shown out of it.
 fn escape(text: &str, out: &mut String) {
     for character in text.chars() {
@@ -412,7 +425,11 @@ mod tests {
             let mut out = String::new();
             escape(text, &mut out);
             assert_eq!(out, expect);
+            let parts = parts_of_name(&format!("{SUBSCRIPTIONS}durable.container.{out}/{out}"));
+            assert_eq!(parts, Some((Some(text.to_owned()), text.to_owned())));
         }
+        assert_eq!(parts_of_name(&format!("{SUBSCRIPTIONS}volatile.global/x")), Some((None, "x".to_owned())));
+        assert_eq!(parts_of_name(&format!("{SUBSCRIPTIONS}own.1-0-1")), None);
     }
 
     #[test]

@@ -66,6 +66,11 @@ impl Connections {
         Some((ConnectionSlot { index, generation: *generation }, connection))
     }
 
+    /// The same, to look at.
+    pub(crate) fn peek(&self, index: u32) -> Option<&Connection> {
+        self.slab.get(index as usize).map(|(_, connection)| connection)
+    }
+
     /// Above the indices of all connections.
     pub(crate) fn index_end(&self) -> u32 {
         self.slab.capacity() as u32

@@ -93,9 +93,9 @@ impl Counters {
             PublishOutcome::NoQueue | PublishOutcome::NoAddress => &mut self.messages_unroutable,
             PublishOutcome::Full => &mut self.messages_refused_full,
             PublishOutcome::Malformed => &mut self.messages_malformed,
-            PublishOutcome::NoTransaction | PublishOutcome::TransactionFull => {
-                &mut self.messages_transactional
-            }
+            PublishOutcome::NoTransaction
+            | PublishOutcome::TransactionFull
+            | PublishOutcome::NotTransactional => &mut self.messages_transactional,
         };
         *counter += 1;
     }
@@ -109,7 +109,8 @@ impl Counters {
             | PublishOutcome::NoAddress
             | PublishOutcome::Malformed
             | PublishOutcome::NoTransaction
-            | PublishOutcome::TransactionFull => self.forwards_unroutable += 1,
+            | PublishOutcome::TransactionFull
+            | PublishOutcome::NotTransactional => self.forwards_unroutable += 1,
         }
     }
 }

@@ -281,6 +281,8 @@ pub enum PublishOutcome {
     NoTransaction,
     /// Its transaction has too much work already.
     TransactionFull,
+    /// A request to the management node that belongs to a transaction.
+    NotTransactional,
 }
 
 impl PublishOutcome {
@@ -303,6 +305,10 @@ impl PublishOutcome {
             PublishOutcome::TransactionFull => {
                 ("amqp:resource-limit-exceeded", "the transaction has too many messages and outcomes")
             }
+            PublishOutcome::NotTransactional => (
+                "amqp:not-implemented",
+                "requests to the management node take effect at once: send them outside of transactions",
+            ),
         }
     }
 }
@@ -399,6 +405,8 @@ pub struct Retirement {
 #[derive(Debug)]
 pub struct Query {
     pub(crate) request: u64,
+    /// Tells a request's questions apart.
+    pub(crate) number: u32,
     pub(crate) question: Question,
 }
 
@@ -406,5 +414,7 @@ pub struct Query {
 #[derive(Debug)]
 pub struct Answered {
     pub(crate) request: u64,
+    /// The question's.
+    pub(crate) number: u32,
     pub(crate) answer: management::Answer,
 }

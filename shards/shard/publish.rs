@@ -118,7 +118,7 @@ impl Shard {
                 return;
             }
             Destination::Management => {
-                self.on_management_request(now, slot, link, delivery_id, settled, message);
+                self.on_management_request(now, slot, delivery, message);
                 return;
             }
             Destination::Topic(routes) => {
@@ -431,7 +431,8 @@ impl Shard {
                 | PublishOutcome::Full
                 | PublishOutcome::Malformed
                 | PublishOutcome::NoTransaction
-                | PublishOutcome::TransactionFull => {
+                | PublishOutcome::TransactionFull
+                | PublishOutcome::NotTransactional => {
                     let (condition, description) = outcome.error();
                     Outcome::Rejected { error: Some(Error::new(condition, description)) }
                 }

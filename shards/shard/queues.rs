@@ -73,6 +73,11 @@ pub(crate) fn is_ours(name: &str) -> bool {
 }
 
 impl QueueNode {
+    /// The name that rules are looked up by: a subscription has those of its topic.
+    pub(crate) fn ruled_by(&self) -> &str {
+        self.subscription.as_ref().map_or(&self.name, |subscription| &subscription.terms.topic)
+    }
+
     /// No link is attached to it.
     fn is_unused(&self) -> bool {
         self.consumers == 0 && self.producers.is_empty()
@@ -291,8 +296,7 @@ impl Shard {
     /// Lets a queue take over what rules and its overrides say now.
     pub(crate) fn apply_properties(&mut self, now: u64, queue: QueueId) {
         let Some(node) = self.queues.get(queue) else { return };
-        let topic = node.subscription.as_ref().map(|subscription| &*subscription.terms.topic);
-        let destination = self.evaluate(topic.unwrap_or(&node.name), node.kind, &node.overrides);
+        let destination = self.evaluate(node.ruled_by(), node.kind, &node.overrides);
         if destination.properties != node.destination.properties {
             self.engine.set_properties(now, queue, destination.properties);
         }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use corelane_engine::{QueueId, TopicTrie};
 use corelane_mailbox::Lane;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use slab::Slab;
 
 use crate::Shard;
@@ -26,7 +26,7 @@ use crate::limits::BINDINGS_MAX;
 use crate::mail::{LinkRef, Mail, Refusal};
 
 /// The shard that puts changes in order.
-const COORDINATOR: usize = 0;
+pub(crate) const COORDINATOR: usize = 0;
 
 /// What a shard knows.
 pub(crate) struct Topology {
@@ -45,10 +45,24 @@ pub(crate) struct Topology {
 struct Coordination {
     /// Bindings and temporary topics.
     count: usize,
+    bound: Bound,
     /// By shard.
     taken: Vec<u64>,
     /// Changes that some shard has yet to take: number, proposer, proposal.
     waiting: VecDeque<(u64, usize, u32)>,
+}
+
+/// The patterns of bindings and the temporary topics, to be listed. An index stays the same while its topic is known.
+#[derive(Debug, Default)]
+struct Bound {
+    by_name: HashMap<Arc<str>, usize>,
+    topics: Slab<(Arc<str>, Uses)>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Uses {
+    bindings: u32,
+    temporary: bool,
 }
 
 /// What follows on a change.
@@ -85,9 +99,44 @@ enum TopologyStep {
     Done { proposal: u32, result: Result<(), Refusal> },
 }
 
+impl Bound {
+    /// A change was made.
+    fn note(&mut self, change: &Change) {
+        let (Change::Bind { pattern: name, .. }
+        | Change::Unbind { pattern: name, .. }
+        | Change::MakeTopic(name)
+        | Change::EndTopic(name)) = change;
+        let topics = &mut self.topics;
+        let index = match self.by_name.get(name) {
+            Some(index) => *index,
+            None => {
+                let index = topics.insert((name.clone(), Uses::default()));
+                self.by_name.insert(name.clone(), index);
+                index
+            }
+        };
+        let uses = &mut topics[index].1;
+        match change {
+            Change::Bind { .. } => uses.bindings += 1,
+            Change::Unbind { .. } => uses.bindings = uses.bindings.saturating_sub(1),
+            Change::MakeTopic(_) => uses.temporary = true,
+            Change::EndTopic(_) => uses.temporary = false,
+        }
+        if *uses == Uses::default() {
+            topics.remove(index);
+            self.by_name.remove(name);
+        }
+    }
+}
+
 impl Topology {
     pub(crate) fn new(index: usize, shards: usize, hash_seed: u64) -> Self {
-        let coordination = Coordination { count: 0, taken: vec![0; shards], waiting: VecDeque::new() };
+        let coordination = Coordination {
+            count: 0,
+            bound: Bound::default(),
+            taken: vec![0; shards],
+            waiting: VecDeque::new(),
+        };
         Topology {
             bindings: TopicTrie::new(hash_seed),
             temporary: HashSet::new(),
@@ -109,6 +158,22 @@ impl Topology {
     /// The queues that get what is published to the topic, each once.
     pub(crate) fn matches(&mut self, topic: &str, mut found: impl FnMut(QueueAt)) {
         self.bindings.matches(topic, |at| found(*at));
+    }
+
+    /// How many bindings have exactly this pattern; none if nothing is known of it. The coordinator knows, as with the two below.
+    pub(crate) fn bound_to(&self, pattern: &str) -> Option<u32> {
+        let bound = &self.coordination.as_ref()?.bound;
+        bound.topics.get(*bound.by_name.get(pattern)?).map(|(_, uses)| uses.bindings)
+    }
+
+    /// The pattern or temporary topic at an index.
+    pub(crate) fn bound_at(&self, index: usize) -> Option<&str> {
+        self.coordination.as_ref()?.bound.topics.get(index).map(|(name, _)| &**name)
+    }
+
+    /// Above the indices of all of them; none: this shard is not the coordinator.
+    pub(crate) fn bound_index_end(&self) -> Option<usize> {
+        self.coordination.as_ref().map(|coordination| coordination.bound.topics.capacity())
     }
 
     /// False: it was so already.
@@ -170,6 +235,7 @@ impl Shard {
         }
         let Some(coordination) = &mut topology.coordination else { return };
         coordination.count = if begins { coordination.count + 1 } else { coordination.count - 1 };
+        coordination.bound.note(&change);
         topology.taken += 1;
         let number = topology.taken;
         coordination.taken[COORDINATOR] = number;

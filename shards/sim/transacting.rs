@@ -53,6 +53,11 @@ impl Client {
         self.send_encoded(link, bytes.to_vec(), None)
     }
 
+    /// The same, inside a transaction.
+    pub fn send_bytes_in(&mut self, link: LinkId, number: u32, bytes: &[u8]) -> u64 {
+        self.send_encoded(link, bytes.to_vec(), Some(transaction_id(number)))
+    }
+
     /// Queues a message inside a transaction.
     pub fn send_in(&mut self, link: LinkId, number: u32, body: &str) -> u64 {
         let mut bytes = Vec::new();

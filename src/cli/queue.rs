@@ -58,7 +58,7 @@ pub(super) struct ListArguments {
     /// Only queues whose names have this in them, or fit it: `*` stands for one word, a last `>` for one or more
     pattern: Option<String>,
 
-    /// Dynamic nodes, too, which clients have for answers
+    /// Dynamic nodes, too, which clients have for answers, and the queues of subscriptions
     #[arg(long)]
     all: bool,
 
@@ -242,7 +242,7 @@ fn list(arguments: &ListArguments) -> anyhow::Result<u8> {
     let names = if arguments.output.json { &[] } else { COLUMNS };
     let mut rows = query(&mut client.manage()?, "queue", names, arguments.pattern.as_deref())?;
     client.close()?;
-    rows.retain(|row| arguments.all || row["kind"] != "dynamic");
+    rows.retain(|row| arguments.all || (row["kind"] != "dynamic" && row["kind"] != "subscription"));
     rows.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
     if arguments.output.json {
         table::print_json(&Json::Array(rows))?;
@@ -314,29 +314,83 @@ fn assignments(set: &[(String, String)]) -> Vec<(&str, Argument<'_>)> {
         .collect()
 }
 
-/// All there is to know of a queue, a line each.
+/// All there is to know of a queue.
 fn show_queue(output: &OutputArguments, queue: &Json) -> anyhow::Result<u8> {
     if output.json {
         table::print_json(queue)?;
-        return Ok(DONE);
+    } else {
+        table::print(&in_groups(queue))?;
     }
-    let mut shown = Table::new(&[("", false), ("", false)]);
-    for (name, value) in queue.as_object().into_iter().flatten() {
-        if matches!(name.as_str(), "identity" | "type" | "overrides") || value.is_null() {
-            continue;
-        }
-        let text = match (name.strip_suffix("-us"), value) {
-            (Some(_), Json::Object(summary)) => times(summary),
-            (Some(_), value) => duration(value),
-            (None, value) if name.contains("bytes") => bytes(value),
-            (None, value) => cell(value),
-        };
-        let set_here = queue["overrides"].get(name).is_some();
-        let text = if set_here { format!("{text}  (set while running)") } else { text };
-        shown.row(vec![name.strip_suffix("-us").unwrap_or(name).to_owned(), text]);
-    }
-    table::print(shown.to_text().trim_start())?;
     Ok(DONE)
+}
+
+/// Figures by what they are about; all else is a property.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Queue", &["name", "kind", "shard", "consumers"]),
+    (
+        "What is in it",
+        &["messages", "bytes", "available", "acquired", "held", "pending", "retired", "oldest-age-us"],
+    ),
+    (
+        "What went through it",
+        &[
+            "messages-in",
+            "bytes-in",
+            "deliveries",
+            "bytes-out",
+            "accepted",
+            "rejected",
+            "returned",
+            "expired",
+            "exhausted",
+            "dropped",
+            "removed",
+            "refused",
+            "ack-deadlines-missed",
+            "wake-ups",
+            "wake-ups-per-delivery",
+        ],
+    ),
+    ("How long it took", &["time-in-queue-us", "settle-latency-us"]),
+];
+
+/// A line each, under headings.
+fn in_groups(queue: &Json) -> String {
+    let hidden = |name: &str| matches!(name, "identity" | "type" | "overrides");
+    let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let all = queue.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let properties: Vec<&str> = all.filter(|name| !hidden(name) && !grouped(name)).collect();
+    let groups = GROUPS.iter().map(|(title, names)| (*title, *names));
+    let mut text = String::new();
+    for (title, names) in groups.chain([("Properties", &*properties)]) {
+        let mut lines = Table::new(&[("", false), ("", false)]);
+        let known: Vec<&&str> = names.iter().filter(|name| !queue[**name].is_null()).collect();
+        for name in &known {
+            let label = name.strip_suffix("-us").unwrap_or(name);
+            lines.row(vec![format!("  {label}"), figure(queue, name)]);
+        }
+        if !known.is_empty() {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            // The headings of the columns are an empty line.
+            text.push_str(&format!("{gap}{title}{}", lines.to_text()));
+        }
+    }
+    text
+}
+
+fn figure(queue: &Json, name: &str) -> String {
+    let value = &queue[name];
+    let text = match (name.strip_suffix("-us"), value) {
+        (Some(_), Json::Object(summary)) => times(summary),
+        (Some(_), value) => duration(value),
+        (None, value) if name.contains("bytes") => bytes(value),
+        (None, Json::Number(number)) if number.is_f64() => {
+            format!("{:.2}", number.as_f64().unwrap_or_default())
+        }
+        (None, value) => cell(value),
+    };
+    let set_here = queue["overrides"].get(name).is_some();
+    if set_here { format!("{text}  (set while running)") } else { text }
 }
 
 fn times(summary: &Map<String, Json>) -> String {
@@ -440,4 +494,49 @@ fn report(output: &OutputArguments, done: &str, answer: &Json) -> anyhow::Result
     let count = answer["count"].as_u64().unwrap_or_default();
     table::print(&format!("{done} {}\n", counted(count, "message")))?;
     Ok(DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_there_is_to_know_of_a_queue_is_grouped() {
+        let queue = json!({
+            "name": "orders", "identity": "orders", "type": "org.corelane.queue", "kind": "queue", "shard": 1,
+            "consumers": 2, "messages": 3, "bytes": 2048, "available": 3, "oldest-age-us": 1500,
+            "messages-in": 12, "deliveries": 9, "wake-ups": 6, "wake-ups-per-delivery": 6.0 / 9.0,
+            "time-in-queue-us": {"count": 9, "p50": 120, "p99": 900, "max": 1000}, "settle-latency-us": null,
+            "prefetch": 10, "exclusive": null, "overflow": "block", "overrides": {"prefetch": 10},
+        });
+        let expected = "\
+Queue
+  name       orders
+  kind       queue
+  shard      1
+  consumers  2
+
+What is in it
+  messages    3
+  bytes       2.0 KiB
+  available   3
+  oldest-age  1.5 ms
+
+What went through it
+  messages-in            12
+  deliveries             9
+  wake-ups               6
+  wake-ups-per-delivery  0.67
+
+How long it took
+  time-in-queue  half up to 120 us, 99 % up to 900 us, all up to 1.0 ms (of 9)
+
+Properties
+  overflow  block
+  prefetch  10  (set while running)
+";
+        assert_eq!(in_groups(&queue), expected);
+    }
 }

@@ -5,7 +5,7 @@ use corelane_protocol::amqp10::LinkId;
 
 use super::data::{Data, Pairs};
 use super::kinds::Kind;
-use super::question::Answer;
+use super::question::{Answer, Explained, ExplainedConsumer};
 use super::reply::Fault;
 use super::request::{connection_name, place_text};
 use crate::Shard;
@@ -38,8 +38,7 @@ pub(crate) struct LinkFacts {
 /// How an attribute is read.
 type Read = fn(&ConsumerFacts) -> Data;
 
-/// The attributes of a consumer, in order. Those of its link are known where its connection lives on the queue's shard, and to
-/// EXPLAIN.
+/// The attributes of a consumer, in order. Those of its link are added by its connection's shard, where that is another one.
 pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("name", |facts| name(facts.shard, facts.id).into()),
     ("identity", |facts| name(facts.shard, facts.id).into()),
@@ -49,6 +48,10 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("connection", |facts| facts.connection.map(connection_name).into()),
     ("link", |facts| {
         facts.link.as_ref().and_then(|link| link.name.as_ref()).map(|name| name.to_string()).into()
+    }),
+    ("container-id", |facts| facts.link.as_ref().map(|link| link.container.to_string()).into()),
+    ("user", |facts| {
+        facts.link.as_ref().and_then(|link| link.user.as_ref()).map(|user| user.to_string()).into()
     }),
     ("list", |facts| list_word(facts.view.list).into()),
     ("reason", |facts| pause_word(facts.view.list).into()),
@@ -66,6 +69,9 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("browser", |facts| matches!(facts.view.list, ConsumerList::NonAcquiring { .. }).into()),
     ("filter", |facts| facts.filter.clone().into()),
 ];
+
+/// Those that its connection's shard knows.
+pub(crate) const LINK_ATTRIBUTES: [&str; 4] = ["link", "credit", "container-id", "user"];
 
 /// A consumer's name: its home and its place there.
 pub(crate) fn name(shard: usize, id: ConsumerId) -> String {
@@ -151,9 +157,21 @@ impl Shard {
         })
     }
 
+    /// Where the connection of a consumer is, if that is not here.
+    pub(crate) fn consumer_link_elsewhere(&mut self, index: u32) -> Option<(usize, LinkRef)> {
+        let id = self.engine.consumer_at(index)?;
+        match Owner::unpack(self.engine.owner(id)?) {
+            Owner::Connection { .. } => None,
+            Owner::Target { index } => self.targets.at(index).map(|target| (target.shard, target.link)),
+        }
+    }
+
     pub(crate) fn read_consumer(&mut self, id: ConsumerId) -> Answer {
         match self.consumer_view(id) {
-            Some(facts) => Answer::ok(all(&facts)),
+            Some(facts) => {
+                let consumer = ExplainedConsumer { facts: all(&facts), elsewhere: facts.elsewhere };
+                Answer::Explained(Box::new(Explained { queue: None, consumers: vec![consumer] }))
+            }
             None => Answer::Refused(Fault::unknown(Kind::Consumer, &name(self.index, id))),
         }
     }

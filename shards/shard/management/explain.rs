@@ -51,7 +51,7 @@ impl Shard {
             "summary" => summary,
             "head" => head.map_or(Data::Null, Data::Map),
         ];
-        Answer::Explained(Box::new(Explained { queue, consumers }))
+        Answer::Explained(Box::new(Explained { queue: Some(queue), consumers }))
     }
 
     /// What this shard knows of links whose consumers live elsewhere.
@@ -87,12 +87,6 @@ impl Shard {
             "head" => verdict.map(|verdict| self.verdict_words(verdict)),
             "groups" => Data::List(groups.collect()),
         ]);
-        if let Some(link) = &facts.link {
-            for (key, value) in link_facts(link) {
-                pairs.retain(|(known, _)| *known != key);
-                pairs.push((key, value));
-            }
-        }
         pairs
     }
 

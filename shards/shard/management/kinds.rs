@@ -4,7 +4,7 @@
 //! reads them.
 
 use super::data::{Data, Pairs, pairs};
-use super::{connections, consumers, queues, shards};
+use super::{connections, consumers, queues, shards, subscriptions, topics};
 
 /// What the names of our types begin with.
 const PREFIX: &str = "org.corelane.";
@@ -22,10 +22,13 @@ pub(crate) enum Kind {
     Connection,
     Consumer,
     Shard,
+    Topic,
+    Subscription,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 4] = [Kind::Queue, Kind::Connection, Kind::Consumer, Kind::Shard];
+    pub(crate) const ALL: [Kind; 6] =
+        [Kind::Queue, Kind::Connection, Kind::Consumer, Kind::Shard, Kind::Topic, Kind::Subscription];
 
     pub(crate) fn parse(text: &str) -> Option<Kind> {
         let text = text.strip_prefix(PREFIX).unwrap_or(text);
@@ -38,6 +41,8 @@ impl Kind {
             Kind::Connection => "connection",
             Kind::Consumer => "consumer",
             Kind::Shard => "shard",
+            Kind::Topic => "topic",
+            Kind::Subscription => "subscription",
         }
     }
 
@@ -47,6 +52,8 @@ impl Kind {
             Kind::Connection => "org.corelane.connection",
             Kind::Consumer => "org.corelane.consumer",
             Kind::Shard => "org.corelane.shard",
+            Kind::Topic => "org.corelane.topic",
+            Kind::Subscription => "org.corelane.subscription",
         }
     }
 
@@ -57,6 +64,8 @@ impl Kind {
             Kind::Connection => connections::ATTRIBUTES.iter().map(|(name, _)| *name).collect(),
             Kind::Consumer => consumers::ATTRIBUTES.iter().map(|(name, _)| *name).collect(),
             Kind::Shard => shards::ATTRIBUTES.iter().map(|(name, _)| *name).collect(),
+            Kind::Topic => topics::attribute_names(),
+            Kind::Subscription => subscriptions::attribute_names(),
         }
     }
 
@@ -76,7 +85,17 @@ impl Kind {
                 ("EXPLAIN", &["count"]),
             ],
             Kind::Connection => &[("READ", &[]), ("DELETE", &[])],
-            Kind::Consumer | Kind::Shard => &[("READ", &[])],
+            Kind::Consumer | Kind::Shard | Kind::Topic => &[("READ", &[])],
+            Kind::Subscription => &[
+                ("READ", &[]),
+                ("DELETE", &[]),
+                ("PURGE", &[]),
+                ("MOVE", &["to", "selector", "ids", "count"]),
+                ("COPY", &["to", "selector", "ids", "count"]),
+                ("DELETE-MESSAGES", &["selector", "ids", "count"]),
+                ("PEEK", &["from", "count", "body"]),
+                ("EXPLAIN", &["count"]),
+            ],
         }
     }
 }

@@ -5,8 +5,8 @@ use corelane_wire::amqp10::ListWriter;
 use super::connections::ConnectionView;
 use super::data::Data;
 use super::kinds::Kind;
-use super::question::{ListQuestion, Rows};
-use super::{connections, consumers, queues, shards};
+use super::question::{ListQuestion, RowLink, Rows};
+use super::{connections, consumers, queues, shards, subscriptions};
 use crate::Shard;
 use crate::destinations::pattern_matches;
 use crate::limits::{LIST_ROWS_MAX, LIST_STEPS_MAX};
@@ -15,13 +15,14 @@ impl Shard {
     /// Looks at so many entities from an index on, and shows those that are asked for.
     pub(crate) fn list(&mut self, now: u64, question: &ListQuestion) -> Rows {
         let end = match question.kind {
-            Kind::Queue => self.queues.index_end(),
+            Kind::Queue | Kind::Subscription => self.queues.index_end(),
             Kind::Connection => self.connections.index_end(),
             Kind::Consumer => self.engine.consumer_index_end(),
             Kind::Shard => 1,
+            Kind::Topic => self.topic_index_end(),
         };
         let until = end.min(question.from.saturating_add(LIST_STEPS_MAX));
-        let mut rows = Rows { rows: Vec::new(), skipped: 0, next: None };
+        let mut rows = Rows { rows: Vec::new(), skipped: 0, next: None, links: Vec::new() };
         for index in question.from..until {
             let full = rows.rows.len() >= LIST_ROWS_MAX.min(question.count as usize);
             if full {
@@ -34,6 +35,11 @@ impl Shard {
             if rows.skipped < question.skip {
                 rows.skipped += 1;
             } else {
+                if question.kind == Kind::Consumer
+                    && let Some((shard, link)) = self.consumer_link_elsewhere(index)
+                {
+                    rows.links.push(RowLink { row: rows.rows.len(), shard, link });
+                }
                 rows.rows.push(self.row(now, question, index));
             }
         }
@@ -59,6 +65,10 @@ impl Shard {
                 queue.and_then(|queue| self.queues.get(queue)).is_some_and(|node| fits(&node.name))
             }
             Kind::Shard => true,
+            Kind::Topic => self.topic_at(index).is_some_and(fits),
+            Kind::Subscription => self.queues.at(index).is_some_and(|(_, node)| {
+                node.subscription.is_some() && (fits(&node.name) || fits(node.ruled_by()))
+            }),
         }
     }
 
@@ -87,6 +97,11 @@ impl Shard {
                 view.map(|view| consumers::ATTRIBUTES[column].1(&view))
             }
             Kind::Shard => Some(shards::ATTRIBUTES[column].1(self)),
+            Kind::Topic => {
+                let name = self.topic_at(index).map(str::to_owned);
+                name.map(|name| self.topic_cell(&name, column))
+            }
+            Kind::Subscription => self.queue_view(now, index).map(|view| subscriptions::cell(&view, column)),
         }
         .unwrap_or_default()
     }

@@ -7,7 +7,8 @@
 //! Invariants:
 //! - at most one question of a request is on its way; a shard that does not answer it in time is named in the request's answer;
 //! - of a connection at most [`REQUESTS_MAX`] requests are being served, and as long as one is, it does not move;
-//! - a link to the node has credit for [`REQUEST_CREDIT`] less what is being served of it.
+//! - a link to the node has credit for [`REQUEST_CREDIT`] less what is being served of it;
+//! - a request inside a transaction is refused, and the transaction cannot commit.
 //!
 //! Left out: what properties queues have (`properties`), who may manage (everybody who has logged in).
 
@@ -24,6 +25,8 @@ mod queues;
 mod reply;
 mod request;
 mod shards;
+mod subscriptions;
+mod topics;
 
 use std::collections::VecDeque;
 
@@ -37,9 +40,9 @@ use crate::event::ConnectionSlot;
 use crate::limits::{
     ANSWERS_UNREAD_BYTES_MAX, QUESTION_TIMEOUT_US, QUESTIONS_PER_TURN_MAX, REQUESTS_MAX, REQUESTS_SHARD_MAX,
 };
-use crate::mail::{Answered, LinkRef, Mail, Query};
+use crate::mail::{Answered, LinkRef, Mail, PublishOutcome, Query};
 use crate::message::Message;
-use crate::publish::renew_credit;
+use crate::publish::{Delivery, renew_credit};
 use plan::{Layout, Plan, Step};
 pub(crate) use question::{Answer, Question};
 use reply::Reply;
@@ -96,11 +99,17 @@ impl Shard {
         &mut self,
         now: u64,
         slot: ConnectionSlot,
-        link: LinkId,
-        delivery_id: u32,
-        settled: bool,
+        delivery: Delivery,
         message: Message,
     ) {
+        let Delivery { link, delivery_id, settled, transaction } = delivery;
+        if transaction.is_some() {
+            // What a request does is done when it is answered, and no roll-back takes it back.
+            self.counters.requests_refused += 1;
+            self.buffers.give(message.into_bytes());
+            self.answer(slot, delivery, PublishOutcome::NotTransactional);
+            return;
+        }
         let taken = self.take_request(now, slot, link, &message);
         self.buffers.give(message.into_bytes());
         let Some(connection) = self.connections.get_mut(slot) else { return };
@@ -177,7 +186,7 @@ impl Shard {
                 } else {
                     let deadline = (now + QUESTION_TIMEOUT_US, number, request.questions);
                     self.management.deadlines.push_back(deadline);
-                    let query = Query { request: number, question };
+                    let query = Query { request: number, number: request.questions, question };
                     self.post(to, Lane::Control, Mail::Query(Box::new(query)));
                 }
             }
@@ -186,10 +195,12 @@ impl Shard {
 
     /// Another shard has answered.
     pub(crate) fn on_answered(&mut self, now: u64, from: usize, answered: Answered) {
-        let Answered { request: number, answer } = answered;
-        // One that comes too late finds its request gone, or asking somebody else.
+        let Answered { request: number, number: question, answer } = answered;
+        // One that comes too late finds its request gone, or asking something else.
         match self.management.requests.get(&number) {
-            Some(request) if request.asked == from => self.take_answer(now, number, answer),
+            Some(request) if request.asked == from && request.questions == question => {
+                self.take_answer(now, number, answer)
+            }
             Some(_) | None => self.counters.mail_dropped += 1,
         }
     }

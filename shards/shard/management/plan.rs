@@ -1,15 +1,17 @@
 //! Which questions does a request come to, in which order, and what do their answers make together?
 //!
 //! One question at a time is on its way for a request. A listing goes from shard to shard and kind to kind until its page is
-//! full; a sweep goes on from where the slice before ended; an explanation asks the queue's home, then the shards of those
+//! full, and asks the shards of connections for what rows of consumers lack; a sweep goes on from where the slice before ended; an explanation asks the queue's home, then the shards of those
 //! consumers whose connections live elsewhere.
 
 use corelane_engine::Place;
+use corelane_wire::amqp10::Value;
 
+use super::consumers::LINK_ATTRIBUTES;
 use super::data::{Data, Pairs, pairs};
 use super::kinds::{self, Kind};
 use super::question::{
-    Answer, Explained, ListQuestion, Question, Rows, SweepAction, SweepQuestion, Swept, Where,
+    Answer, Explained, ListQuestion, Question, RowLink, Rows, SweepAction, SweepQuestion, Swept, Where,
 };
 use super::reply::{Fault, Reply, Status};
 use super::request::{Command, Mark, Query, Sweep};
@@ -62,6 +64,9 @@ pub(crate) struct Listing {
     mark: Mark,
     rows: Vec<Data>,
     bytes: usize,
+    /// Of which of the rows other shards know more, and of which one has just been asked.
+    links: Vec<RowLink>,
+    asked: Vec<usize>,
 }
 
 /// Messages that are being moved, copied or deleted.
@@ -138,6 +143,9 @@ fn start_asking(place: Where, question: Question, layout: &Layout<'_>) -> (Plan,
             let why = format!("there is no shard {shard}: there are {}", layout.shards);
             (Plan::One, Step::Done(Fault { status: Status::NotFound, why }.into()))
         }
+        (Where::Shard(shard), question @ Question::ReadConsumer { .. }) => {
+            (Plan::Explain(None), Step::Ask(shard, question))
+        }
         (Where::Shard(shard), question) => (Plan::One, Step::Ask(shard, question)),
         (Where::Home | Where::Any, question) => {
             let home = question.queue().map_or(0, layout.home);
@@ -172,6 +180,10 @@ impl Plan {
             }
             (_, Answer::Refused(fault)) => Step::Done(fault.into()),
             (Plan::List(listing), Answer::Rows(rows)) => listing.take(rows, layout),
+            (Plan::List(listing), Answer::Links(links)) => {
+                listing.merge(links);
+                listing.go_on(layout)
+            }
             (Plan::Sweep(sweeping), answer) => sweeping.take(answer, layout),
             (Plan::Explain(explaining), Answer::Explained(explained)) => {
                 let consumers = Vec::new();
@@ -205,6 +217,12 @@ impl Plan {
             explaining.merge(facts);
             return explaining.step(layout);
         }
+        if let Plan::List(listing) = self
+            && !listing.asked.is_empty()
+        {
+            listing.merge(Vec::new());
+            return listing.go_on(layout);
+        }
         let done = match self {
             Plan::Sweep(sweeping) if sweeping.done > 0 => {
                 format!("; {} messages were done with before", sweeping.done)
@@ -227,7 +245,8 @@ impl Listing {
             }
         }
         let mark = from.unwrap_or_default();
-        Listing { kinds, names, pattern, skip: offset, count, mark, rows: Vec::new(), bytes: 0 }
+        let (rows, links, asked) = (Vec::new(), Vec::new(), Vec::new());
+        Listing { kinds, names, pattern, skip: offset, count, mark, rows, bytes: 0, links, asked }
     }
 
     fn step(&self, layout: &Layout<'_>) -> Step {
@@ -251,7 +270,11 @@ impl Listing {
     }
 
     fn take(&mut self, answer: Rows, layout: &Layout<'_>) -> Step {
-        let Rows { rows, skipped, next } = answer;
+        let Rows { rows, skipped, next, links } = answer;
+        if self.names.iter().any(|name| LINK_ATTRIBUTES.contains(&&**name)) {
+            let before = self.rows.len();
+            self.links = links.into_iter().map(|link| RowLink { row: before + link.row, ..link }).collect();
+        }
         self.skip = self.skip.saturating_sub(skipped);
         self.bytes += rows.iter().map(|row| row.len()).sum::<usize>();
         self.rows.extend(rows.into_iter().map(Data::Encoded));
@@ -262,12 +285,36 @@ impl Listing {
             }
             None => self.mark = Mark { kind: self.mark.kind + 1, shard: 0, index: 0 },
         }
+        self.go_on(layout)
+    }
+
+    fn go_on(&mut self, layout: &Layout<'_>) -> Step {
+        if let Some(&RowLink { shard, .. }) = self.links.first() {
+            let (asked, left) = self.links.iter().partition(|link| link.shard == shard);
+            self.links = left;
+            let asked: Vec<RowLink> = asked;
+            self.asked = asked.iter().map(|link| link.row).collect();
+            return Step::Ask(shard, Question::Links { links: asked.iter().map(|link| link.link).collect() });
+        }
         if self.mark.kind >= self.kinds.len() {
             Step::Done(self.page(None))
         } else if self.rows.len() >= self.count as usize || self.bytes >= ANSWER_BYTES_MAX {
             Step::Done(self.page(Some(self.mark)))
         } else {
             self.step(layout)
+        }
+    }
+
+    /// What the shards of connections say of their links stands for what the queue's shard did not know.
+    fn merge(&mut self, links: Vec<Pairs>) {
+        for (index, link) in std::mem::take(&mut self.asked).into_iter().zip(links) {
+            let Some(Data::Encoded(row)) = self.rows.get(index) else { continue };
+            let Ok(Value::List(cells)) = Value::decode(row) else { continue };
+            let known =
+                |name: &str| link.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
+            let cells = cells.iter().flatten().zip(&self.names);
+            let cells = cells.map(|(cell, name)| known(name).unwrap_or_else(|| Data::encoded(&cell)));
+            self.rows[index] = Data::List(cells.collect());
         }
     }
 
@@ -398,10 +445,15 @@ impl Explaining {
             }
         }
         let Explained { queue, consumers } =
-            std::mem::replace(&mut self.explained, Explained { queue: Pairs::new(), consumers: Vec::new() });
-        let mut body = queue;
-        let consumers = consumers.into_iter().map(|consumer| Data::Map(consumer.facts)).collect();
-        body.push(("consumers".into(), Data::List(consumers)));
+            std::mem::replace(&mut self.explained, Explained { queue: None, consumers: Vec::new() });
+        let mut consumers = consumers.into_iter().map(|consumer| consumer.facts);
+        let body = match queue {
+            Some(mut body) => {
+                body.push(("consumers".into(), Data::List(consumers.map(Data::Map).collect())));
+                body
+            }
+            None => consumers.next().unwrap_or_default(),
+        };
         Step::Done(Reply::new(Status::Ok, Data::Map(body)))
     }
 

@@ -50,6 +50,15 @@ pub(crate) enum Question {
         consumer: ConsumerId,
     },
     ReadShard,
+    ReadTopic {
+        topic: Box<str>,
+    },
+    ReadSubscription {
+        queue: Box<str>,
+    },
+    DeleteSubscription {
+        queue: Box<str>,
+    },
     List(ListQuestion),
     Peek(PeekQuestion),
     Sweep(SweepQuestion),
@@ -142,6 +151,16 @@ pub(crate) struct Rows {
     pub(crate) skipped: u64,
     /// There may be more from this index.
     pub(crate) next: Option<u32>,
+    /// Rows of which another shard knows more: consumers whose connections live there.
+    pub(crate) links: Vec<RowLink>,
+}
+
+/// Who knows more of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowLink {
+    pub(crate) row: usize,
+    pub(crate) shard: usize,
+    pub(crate) link: LinkRef,
 }
 
 /// How far a sweep came.
@@ -157,10 +176,11 @@ pub(crate) struct Swept {
     pub(crate) next: Option<Place>,
 }
 
-/// What a queue's home says when asked why it does not move.
+/// What a queue's home says when asked why it does not move, or for one consumer.
 #[derive(Debug)]
 pub(crate) struct Explained {
-    pub(crate) queue: Pairs,
+    /// None: the only consumer is what was asked for.
+    pub(crate) queue: Option<Pairs>,
     pub(crate) consumers: Vec<ExplainedConsumer>,
 }
 
@@ -179,6 +199,8 @@ impl Question {
             | Question::CreateQueue { queue, .. }
             | Question::UpdateQueue { queue, .. }
             | Question::DeleteQueue { queue }
+            | Question::ReadSubscription { queue }
+            | Question::DeleteSubscription { queue }
             | Question::Target { queue }
             | Question::Put { queue, .. }
             | Question::Remove { queue, .. }
@@ -189,6 +211,7 @@ impl Question {
             | Question::CloseConnection { .. }
             | Question::ReadConsumer { .. }
             | Question::ReadShard
+            | Question::ReadTopic { .. }
             | Question::List(_)
             | Question::Links { .. } => None,
         }
@@ -213,9 +236,9 @@ impl From<Result<Answer, Fault>> for Answer {
 
 impl Shard {
     pub(crate) fn on_query(&mut self, now: u64, from: usize, query: Query) {
-        let Query { request, question } = query;
+        let Query { request, number, question } = query;
         let answer = self.answer_question(now, question);
-        self.post(from, Lane::Control, Mail::Answered(Box::new(Answered { request, answer })));
+        self.post(from, Lane::Control, Mail::Answered(Box::new(Answered { request, number, answer })));
     }
 
     /// Answers what this shard is asked, by another one or by itself.
@@ -229,6 +252,9 @@ impl Shard {
             Question::CloseConnection { connection } => self.close_by_operator(now, connection),
             Question::ReadConsumer { consumer } => self.read_consumer(consumer),
             Question::ReadShard => self.read_shard(),
+            Question::ReadTopic { topic } => self.read_topic(&topic),
+            Question::ReadSubscription { queue } => self.read_subscription(now, &queue),
+            Question::DeleteSubscription { queue } => self.delete_subscription(now, &queue),
             Question::List(question) => Answer::Rows(self.list(now, &question)),
             Question::Peek(question) => self.peek(now, &question),
             Question::Sweep(question) => self.sweep(now, &question),

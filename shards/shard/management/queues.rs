@@ -20,6 +20,9 @@ use crate::statistics::{Flow, Summary};
 /// Pairs of a property that is a table.
 const TABLE_PAIRS_MAX: usize = 16;
 
+/// So many of [`ATTRIBUTES`], the first ones, say which queue it is.
+pub(crate) const NAMING_ATTRIBUTES: usize = 5;
+
 /// A queue of this shard.
 pub(crate) struct QueueView<'a> {
     now: u64,
@@ -31,6 +34,20 @@ pub(crate) struct QueueView<'a> {
     flow: Flow,
     /// What rules and overrides say, when it is asked for.
     rule: OnceCell<DestinationRule>,
+}
+
+impl<'a> QueueView<'a> {
+    pub(crate) fn shard(&self) -> &'a Shard {
+        self.shard
+    }
+
+    pub(crate) fn id(&self) -> QueueId {
+        self.id
+    }
+
+    pub(crate) fn node(&self) -> &'a QueueNode {
+        self.node
+    }
 }
 
 /// How an attribute is read.
@@ -72,6 +89,11 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("removed", |view| view.counters.removed.into()),
     ("refused", |view| view.counters.refused_publications.into()),
     ("ack-deadlines-missed", |view| view.counters.ack_deadlines_missed.into()),
+    ("wake-ups", |view| view.counters.notified.into()),
+    ("wake-ups-per-delivery", |view| {
+        let (woken, delivered) = (view.counters.notified, view.flow.deliveries);
+        if delivered == 0 { Data::Null } else { Data::Float(woken as f64 / delivered as f64) }
+    }),
     ("time-in-queue-us", |view| summary(view, |(waited, _)| waited)),
     ("settle-latency-us", |view| summary(view, |(_, settled)| settled)),
 ];
@@ -103,7 +125,7 @@ pub(crate) fn cell(view: &QueueView<'_>, column: usize) -> Data {
         None => {
             let rule = view.rule.get_or_init(|| {
                 let node = view.node;
-                view.shard.destinations.merged(&node.name, Some(&node.overrides))
+                view.shard.destinations.merged(node.ruled_by(), Some(&node.overrides))
             });
             let property = PROPERTIES.get(column - ATTRIBUTES.len());
             property.and_then(|property| property.read(rule)).map(show).into()
@@ -112,14 +134,14 @@ pub(crate) fn cell(view: &QueueView<'_>, column: usize) -> Data {
 }
 
 /// What was said of this queue alone.
-fn overrides(node: &QueueNode) -> Pairs {
+pub(crate) fn overrides(node: &QueueNode) -> Pairs {
     let said = |property: &'static Property| {
         Some((Cow::Borrowed(property.name), show(property.read(&node.overrides)?)))
     };
     PROPERTIES.iter().filter_map(said).collect()
 }
 
-fn show(value: PropertyValue) -> Data {
+pub(crate) fn show(value: PropertyValue) -> Data {
     match value {
         PropertyValue::Bool(flag) => Data::Bool(flag),
         PropertyValue::Integer(number) => Data::Int(number),
@@ -194,8 +216,8 @@ impl Shard {
     ) -> Result<Answer, Fault> {
         let unknown = || Fault::unknown(Kind::Queue, name);
         let queue = self.queues.find(name).ok_or_else(unknown)?;
-        let before = &self.queues.get(queue).ok_or_else(unknown)?.overrides;
-        let overrides = self.overrides_with(name, before, properties)?;
+        let node = self.queues.get(queue).ok_or_else(unknown)?;
+        let overrides = self.overrides_with(node.ruled_by(), &node.overrides, properties)?;
         if let Some(node) = self.queues.get_mut(queue) {
             node.overrides = overrides;
         }
@@ -203,7 +225,7 @@ impl Shard {
         Ok(self.describe_queue(now, Status::Ok, queue))
     }
 
-    /// The overrides of a queue with properties of a request, if they agree with each other and with the rules.
+    /// The overrides of a queue with properties of a request, if they agree with each other and with the rules for this name.
     fn overrides_with(
         &self,
         name: &str,

@@ -14,12 +14,14 @@ use super::data::Data;
 use super::kinds::{Kind, NODE_TYPE};
 use super::question::{PeekQuestion, Question, SweepAction, Where};
 use super::reply::{Fault, Status};
-use crate::address::Address;
+use crate::address::{Address, is_topic_pattern};
+use crate::attach_topic::SUBSCRIPTIONS;
 use crate::limits::{
     EXPLAIN_CONSUMERS, EXPLAIN_CONSUMERS_MAX, PEEK_BODY_BYTES, PEEK_BODY_BYTES_MAX, PEEK_MESSAGES,
     PEEK_MESSAGES_MAX, QUERY_NAMES_MAX, QUERY_ROWS, QUERY_ROWS_MAX, REQUEST_BYTES_MAX, SWEEP_IDS_MAX,
 };
 use crate::mail::ConnectionId;
+use crate::topology::COORDINATOR;
 
 /// Where an answer goes.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,6 +229,51 @@ fn parse_operation(request: Fields<'_>, operation: &str, kind: Kind) -> Result<C
                 (_, _) => Err(unknown_operation(operation, "a shard")),
             }
         }
+        Kind::Topic => parse_topic_operation(&request, operation),
+        Kind::Subscription => parse_subscription_operation(request, operation),
+    }
+}
+
+fn parse_topic_operation(request: &Fields<'_>, operation: &str) -> Result<Command, Fault> {
+    match operation {
+        "READ" => {
+            let name = request.entity()?;
+            match Address::parse(name) {
+                Address::Topic(name) | Address::Name(name) if is_topic_pattern(&name) => {
+                    let question = Question::ReadTopic { topic: name.into() };
+                    Ok(Command::Ask(Where::Shard(COORDINATOR), Box::new(question)))
+                }
+                _ => Err(Fault::bad(format!("{name:?} is not a topic, nor a pattern of topics"))),
+            }
+        }
+        "CREATE" | "UPDATE" | "DELETE" => Err(Fault {
+            status: Status::NotImplemented,
+            why: "a topic is there by a rule for destinations with `topic = true`, or while it has subscriptions: \
+                  change the rules, or end the subscriptions"
+                .to_owned(),
+        }),
+        _ => Err(unknown_operation(operation, "a topic")),
+    }
+}
+
+fn parse_subscription_operation(request: Fields<'_>, operation: &str) -> Result<Command, Fault> {
+    match operation {
+        "CREATE" => {
+            let why = "a subscription is made by a link that attaches to a topic".to_owned();
+            return Err(Fault { status: Status::NotImplemented, why });
+        }
+        "READ" | "DELETE" | "PURGE" | "MOVE" | "COPY" | "DELETE-MESSAGES" | "PEEK" | "EXPLAIN" => {}
+        _ => return Err(unknown_operation(operation, "a subscription")),
+    }
+    let queue = queue_name(request.entity()?)?;
+    // What bears such a name is one.
+    if !queue.starts_with(SUBSCRIPTIONS) {
+        return Err(Fault::unknown(Kind::Subscription, &queue));
+    }
+    match operation {
+        "READ" => Ok(Command::Ask(Where::Home, Box::new(Question::ReadSubscription { queue }))),
+        "DELETE" => Ok(Command::Ask(Where::Home, Box::new(Question::DeleteSubscription { queue }))),
+        _ => parse_queue_operation(request, operation),
     }
 }
 
