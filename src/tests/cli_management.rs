@@ -171,6 +171,37 @@ fn connections_are_listed_and_closed() {
 }
 
 #[test]
+fn subscriptions_are_listed_looked_into_and_ended() {
+    for shards in ["1", "3"] {
+        let broker = Broker::start(shards);
+        let nothing = (0, String::new(), "corelane: no subscriptions\n".to_owned());
+        assert_eq!(broker.run(&["subscriptions"]), nothing);
+        let url = format!("amqp://{}", broker.address).parse().unwrap();
+        let mut client = Client::connect(&url).unwrap();
+        let mut receiver = client.receive("topic://news.*", &Selection::default()).unwrap();
+        broker.ok(&["send", "topic://news.eu", "hello", "-n", "3"]);
+        let json = broker.ok(&["subscriptions", "news", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&json[0]["kind"], &json[0]["messages"]), (&"own".into(), &3.into()));
+        let name = json[0]["name"].as_str().unwrap().to_owned();
+        let listed = broker.ok(&["subscriptions"]);
+        let line = line_of(&listed, "news.*");
+        assert_eq!((&*line[1], line.last()), ("own", Some(&name)), "{listed}");
+        let topics = broker.ok(&["subscriptions", "--topics"]);
+        assert_eq!(line_of(&topics, "news.*")[..3], ["news.*", "1", "-"], "{topics}");
+        assert_eq!(broker.run(&["queue", "list"]).2, "corelane: no queues\n");
+        assert!(broker.ok(&["queue", "list", "--all"]).contains(&name));
+        assert!(broker.ok(&["queue", "peek", &name]).contains("\n    hello\n"));
+        assert!(broker.ok(&["explain", &name]).contains("1 without credit"));
+        assert_eq!(broker.ok(&["queue", "move", &name, "kept", "-n", "1"]), "moved 1 message\n");
+        assert_eq!(broker.ok(&["subscriptions", "--delete", &name]), "");
+        broker.fails(&["subscriptions", "--delete", &name], "there is no subscription");
+        let error = receiver.run(None, |_| Ok::<(), corelane::client::ClientError>(())).unwrap_err();
+        assert!(error.to_string().contains("deleted"), "{error}");
+    }
+}
+
+#[test]
 fn explain_reads_like_sentences() {
     let broker = Broker::start("2");
     broker.ok(&["send", "orders", "hello", "-n", "2"]);

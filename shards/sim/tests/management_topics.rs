@@ -447,3 +447,50 @@ fn nothing_is_settled_for_a_subscription_that_ended_meanwhile() {
     let after = operator.ask(&mut world, "READ", ("queue", "heir"), &[], &[]);
     assert_eq!(after.at("settle-latency-us"), before.at("settle-latency-us"));
 }
+
+#[test]
+fn what_a_shard_says_too_late_of_links_is_not_taken_for_others() {
+    const CONSUMERS: usize = 300;
+    let mut world = World::new(&Setup { verify: false, ..Setup::new(2) });
+    let mut operator = Operator::new(&mut world, 0);
+    let name = name_at(0, 2);
+    // Their connections live on the other shard, where something holds them.
+    for _ in 0..3 {
+        let client = world.connect(1);
+        world.clients[client].attach_receiver("near", &other_at(1, 2), &ReceiverOptions::default());
+        world.run();
+        for n in 0..CONSUMERS / 3 {
+            let link =
+                world.clients[client].attach_receiver(&n.to_string(), &name, &ReceiverOptions::default());
+            world.clients[client].credit(link, 1 + n as u32);
+        }
+        world.run();
+    }
+    let of_queue = [
+        ("entityType", Value::String("consumer")),
+        ("pattern", Value::String(&name)),
+        ("count", Value::Uint(CONSUMERS as u32)),
+    ];
+    let names = [("attributeNames", Item::Texts(&["name", "link", "credit"]))];
+    let rows = |answer: &Answer| -> Vec<[String; 3]> {
+        (0..CONSUMERS).map(|n| [0, 1, 2].map(|column| answer.at(&format!("results.{n}.{column}")))).collect()
+    };
+    let right = rows(&operator.ask(&mut world, "QUERY", ("", ""), &of_queue, &names));
+    assert!(
+        right.iter().all(|[_, link, credit]| link.parse::<u32>().ok().map(|n| (n + 1).to_string()).as_ref()
+            == Some(credit))
+    );
+    world.stall(1, true);
+    operator.send(&mut world, "QUERY", ("", ""), &of_queue, &names);
+    world.run();
+    world.advance(5_500_000);
+    assert_eq!(operator.answers(&world), []);
+    world.stall(1, false);
+    world.run();
+    let got = rows(&operator.answers(&world)[0]);
+    let unknown = got.iter().filter(|[_, link, _]| link == "null").count();
+    assert!((1..CONSUMERS).contains(&unknown), "{unknown}");
+    for ([name, link, credit], right) in got.into_iter().zip(right) {
+        assert!(link == "null" || [name, link, credit] == right, "{right:?}");
+    }
+}
