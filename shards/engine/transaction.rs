@@ -137,7 +137,8 @@ impl<M: Message> Engine<M> {
         (stored.holder, stored.acquisition) = (index, acquisition.0);
         let group = stored.group;
         self.consumers[index].holding.push_back(&mut self.store, entry.0);
-        let queue = &mut self.queues[self.consumers[index].queue];
+        let of = self.consumers[index].queue;
+        let queue = &mut self.queues[of];
         queue.entries.acquired += 1;
         let deadline = queue.properties.ack_deadline_us;
         if group != NONE {
@@ -145,6 +146,10 @@ impl<M: Message> Engine<M> {
         }
         if let Some(deadline) = deadline {
             self.set_timer(now, entry, now.saturating_add(deadline));
+        }
+        if self.counts_load(of) {
+            self.note_load(index);
+            self.review_yields(of);
         }
         self.review(index);
         true

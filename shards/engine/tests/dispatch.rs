@@ -209,3 +209,20 @@ fn costs_nothing_per_consumer() {
     assert!(after.notified - before.notified <= 10_001);
     bench.engine.verify();
 }
+
+#[test]
+fn what_a_transaction_gives_back_counts_again() {
+    let mut bench = Bench::new(least());
+    let [busy, idle] = [bench.ready(0), bench.ready(0)];
+    bench.put_all(0..2);
+    let got = bench.run().into_iter().find(|(taker, _)| *taker == busy).unwrap().1;
+    assert_eq!(bench.engine.retire(bench.now, busy, got.place, got.acquisition), Settled::Done);
+    bench.check();
+    assert!(bench.engine.restore_retired(bench.now, bench.queue, got.place, got.acquisition));
+    bench.check();
+    let extra = loaded(&mut bench, 0);
+    bench.resume(extra);
+    bench.put(note(2));
+    let takers: Vec<ConsumerId> = bench.run().into_iter().map(|(taker, _)| taker).collect();
+    assert_eq!(takers, [extra], "{idle:?} and {busy:?} hold one each");
+}
