@@ -53,7 +53,10 @@ impl Deaths {
             self.unattended.clear();
             return true;
         }
-        self.unattended.push(queue.into());
+        // It may have been noted when it was sent there.
+        if !self.unattended.iter().any(|known| **known == *queue) {
+            self.unattended.push(queue.into());
+        }
         let goes_on =
             self.unattended.len() < DEATH_PATH_MAX && !self.unattended.iter().any(|known| **known == *to);
         // A topic is not where it will die next, so that it went there is noted now.
@@ -156,5 +159,17 @@ mod tests {
         let twice = [("a", Rejected, "b"), ("b", Rejected, "a"), ("a", Expired, "c"), ("c", Expired, "a")];
         check(&twice, (false, "a b c"));
         check(&[("a", Rejected, "b"), ("b", Expired, "a"), ("a", Expired, "b")], (false, "a b"));
+    }
+
+    #[test]
+    fn so_many_deaths_in_a_row_are_taken_for_a_circle() {
+        let names: Vec<String> = (0..=DEATH_PATH_MAX).map(|n| n.to_string()).collect();
+        let deaths = |count: usize| {
+            let steps = names.windows(2).take(count);
+            steps.map(|pair| (&*pair[0], DeadLetterReason::Expired, &*pair[1])).collect::<Vec<_>>()
+        };
+        let path = |count: usize| names[..count].join(" ");
+        check(&deaths(DEATH_PATH_MAX - 1), (true, &path(DEATH_PATH_MAX - 1)));
+        check(&deaths(DEATH_PATH_MAX), (false, &path(DEATH_PATH_MAX)));
     }
 }
