@@ -157,11 +157,11 @@ pub const PEEK_MESSAGES_MAX: u32 = 1000;
 pub const PEEK_BODY_BYTES: u32 = 256;
 pub const PEEK_BODY_BYTES_MAX: u32 = 64 << 10;
 
-/// Bytes of a message's application properties that a PEEK shows; larger ones are left out.
+/// Bytes of a message's application properties, and of each of its properties, that a PEEK shows; larger ones are left out.
 pub const PEEK_PROPERTIES_BYTES_MAX: usize = 4 << 10;
 
-/// Messages looked at for one question of a request that moves, copies or deletes them, and bytes of those that go to another
-/// shard. More are asked for.
+/// Messages looked at for one question of a request that moves, copies or deletes them, and bytes of those that are copied. More
+/// are asked for.
 pub const SWEEP_STEPS_MAX: usize = 256;
 pub const SWEEP_BYTES_MAX: usize = 1 << 20;
 

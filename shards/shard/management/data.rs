@@ -31,12 +31,29 @@ impl Data {
         Data::Text(text.into())
     }
 
+    /// About how many bytes it takes when it is encoded.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Data::Null | Data::Bool(_) => 1,
+            Data::Int(_) | Data::Float(_) => 9,
+            Data::Text(text) => 5 + text.len(),
+            Data::List(items) => 9 + items.iter().map(Data::size).sum::<usize>(),
+            Data::Map(pairs) => size_of_pairs(pairs),
+            Data::Encoded(bytes) => bytes.len(),
+        }
+    }
+
     /// The value as it is encoded, whatever it is.
     pub(crate) fn encoded(value: &Value<'_>) -> Data {
         let mut bytes = Vec::new();
         value.encode(&mut bytes);
         Data::Encoded(bytes.into())
     }
+}
+
+/// About how many bytes a map of these takes when it is encoded.
+pub(crate) fn size_of_pairs(pairs: &Pairs) -> usize {
+    9 + pairs.iter().map(|(key, value)| 5 + key.len() + value.size()).sum::<usize>()
 }
 
 impl<T: Into<Data>> From<Option<T>> for Data {
@@ -133,6 +150,7 @@ mod tests {
             Data::List(vec![Data::Map(inner), Data::text("words"), Data::Float(0.5), Data::List(Vec::new())]);
         let mut bytes = Vec::new();
         data.encode(&mut bytes);
+        assert!((bytes.len()..2 * bytes.len()).contains(&data.size()), "{} {}", bytes.len(), data.size());
         let Ok(Value::List(list)) = Value::decode(&bytes) else { panic!("a list") };
         let items: Vec<Value<'_>> = list.iter().map(Result::unwrap).collect();
         let [Value::Map(map), Value::String("words"), Value::Double(_), Value::List(empty)] = items[..]

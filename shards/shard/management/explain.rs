@@ -7,11 +7,12 @@ use corelane_engine::{
 use corelane_wire::amqp10::Property;
 
 use super::consumers::{self, ConsumerFacts, LinkFacts};
-use super::data::{Data, Pairs, pairs};
+use super::data::{Data, Pairs, pairs, size_of_pairs};
+use super::messages::show_property;
 use super::question::{Answer, Explained, ExplainedConsumer};
 use super::request::place_text;
 use crate::Shard;
-use crate::limits::{EXPLAIN_GROUPS_MAX, EXPLAIN_TALLY_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, EXPLAIN_GROUPS_MAX, EXPLAIN_TALLY_MAX};
 use crate::mail::LinkRef;
 
 impl Shard {
@@ -22,17 +23,19 @@ impl Shard {
         let ids: Vec<ConsumerId> = self.engine.consumers(queue).take(EXPLAIN_TALLY_MAX).collect();
         let all = self.queues.get(queue).map_or(0, |node| node.consumers as usize);
         let mut tally = Tally { consumers: ids.len(), all, ..Tally::default() };
-        let mut consumers = Vec::new();
+        let (mut consumers, mut bytes) = (Vec::new(), 0);
         for id in ids {
             let verdict = head.and_then(|place| self.engine.verdict(id, place));
             let Some(view) = self.engine.explain(id) else { continue };
             tally.count(view.list, verdict);
             if consumers.len() < count as usize
+                && bytes < ANSWER_BYTES_MAX
                 && let Some(facts) = self.consumer_view(id)
             {
                 let elsewhere = facts.elsewhere;
-                consumers
-                    .push(ExplainedConsumer { facts: self.consumer_facts(now, &facts, verdict), elsewhere });
+                let facts = self.consumer_facts(now, &facts, verdict);
+                bytes += size_of_pairs(&facts);
+                consumers.push(ExplainedConsumer { facts, elsewhere });
             }
         }
         let depth = self.engine.depth(queue).unwrap_or_default();
@@ -110,7 +113,6 @@ impl Shard {
 
     fn head_facts(&self, now: u64, queue: QueueId, place: Place) -> Option<Pairs> {
         let (_, message, view) = self.engine.entries(queue, place).next()?;
-        let group = message.property(Property::GroupId);
         let holder = match view.state {
             EntryState::Acquired(holder) | EntryState::Retired(holder) => Some(holder),
             _ => view.group_owner,
@@ -119,8 +121,8 @@ impl Shard {
             "place" => place_text(place),
             "state" => state_word(view.state),
             "age-us" => now.saturating_sub(message.enqueued_at),
-            "message-id" => Data::encoded(&message.property(Property::MessageId)),
-            "group" => group.as_str().map(str::to_owned),
+            "message-id" => show_property(message, Property::MessageId),
+            "group" => show_property(message, Property::GroupId),
             "holder" => holder.map(|holder| consumers::name(self.index, holder)),
             "delivery-count" => view.delivery_count,
             "acquired-count" => view.acquired_count,

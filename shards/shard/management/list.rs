@@ -9,7 +9,7 @@ use super::question::{ListQuestion, RowLink, Rows};
 use super::{connections, consumers, queues, shards, subscriptions};
 use crate::Shard;
 use crate::destinations::pattern_matches;
-use crate::limits::{LIST_ROWS_MAX, LIST_STEPS_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, LIST_ROWS_MAX, LIST_STEPS_MAX};
 
 impl Shard {
     /// Looks at so many entities from an index on, and shows those that are asked for.
@@ -23,9 +23,10 @@ impl Shard {
         };
         let until = end.min(question.from.saturating_add(LIST_STEPS_MAX));
         let mut rows = Rows { rows: Vec::new(), skipped: 0, next: None, links: Vec::new() };
+        let mut bytes = 0;
         for index in question.from..until {
             let full = rows.rows.len() >= LIST_ROWS_MAX.min(question.count as usize);
-            if full {
+            if full || bytes >= ANSWER_BYTES_MAX {
                 rows.next = Some(index);
                 return rows;
             }
@@ -40,7 +41,9 @@ impl Shard {
                 {
                     rows.links.push(RowLink { row: rows.rows.len(), shard, link });
                 }
-                rows.rows.push(self.row(now, question, index));
+                let row = self.row(now, question, index);
+                bytes += row.len();
+                rows.rows.push(row);
             }
         }
         rows.next = (until < end).then_some(until);

@@ -33,9 +33,9 @@ impl Shard {
                 next = Some(place);
                 break;
             }
-            let size = message.bytes().len();
-            bytes += size.min(question.body_max as usize + PEEK_PROPERTIES_BYTES_MAX) + 256;
-            shown.push(Data::Map(self.show(now, place, message, &view, question.body_max as usize)));
+            let message = Data::Map(self.show(now, place, message, &view, question.body_max as usize));
+            bytes += message.size();
+            shown.push(message);
         }
         Answer::ok(pairs!["messages" => Data::List(shown), "next" => next.map(place_text)])
     }
@@ -45,7 +45,7 @@ impl Shard {
             EntryState::Acquired(holder) | EntryState::Retired(holder) => Some(holder),
             _ => None,
         };
-        let property = |property| Data::encoded(&message.property(property));
+        let property = |property| show_property(message, property);
         let mut shown = pairs![
             "place" => place_text(place),
             "state" => state_word(view.state),
@@ -99,8 +99,8 @@ impl Shard {
             }
             if let Some(to) = to {
                 let Some(copy) = self.copy_of(queue, place) else { continue };
+                bytes += copy.bytes().len();
                 if is_elsewhere {
-                    bytes += copy.bytes().len();
                     swept.gathered.push((place, copy));
                     continue;
                 }
@@ -233,6 +233,12 @@ impl Shard {
             }
         }
     }
+}
+
+/// A property of a message, unless it is too large.
+pub(crate) fn show_property(message: &Message, property: Property) -> Data {
+    let value = Data::encoded(&message.property(property));
+    if value.size() <= PEEK_PROPERTIES_BYTES_MAX { value } else { Data::Null }
 }
 
 /// The first place of the next lower level; none: this is the lowest there can be.

@@ -207,7 +207,7 @@ impl Shard {
 
     fn take_answer(&mut self, now: u64, number: u64, answer: Answer) {
         let Some(mut request) = self.management.requests.remove(&number) else { return };
-        if self.connections.slot_of(request.link.connection).is_none() {
+        if self.connections.slot_of(request.link.connection).is_none() && !request.plan.is_halfway() {
             return;
         }
         let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };

@@ -208,6 +208,18 @@ impl Plan {
         }
     }
 
+    /// Whether the answer that comes next has to be acted upon, even if nobody hears of it any more: messages that are moved are in both
+    /// queues.
+    pub(crate) fn is_halfway(&self) -> bool {
+        match self {
+            Plan::Sweep(sweeping) => {
+                let is_move = matches!(sweeping.sweep.action, SweepAction::Move { .. });
+                is_move && matches!(sweeping.phase, SweepPhase::Put { .. })
+            }
+            Plan::One | Plan::Search { .. } | Plan::List(_) | Plan::Explain(_) => false,
+        }
+    }
+
     /// The shard that was asked has not answered in time.
     pub(crate) fn give_up(&mut self, shard: usize, layout: &Layout<'_>) -> Step {
         // A queue can be explained although a shard of its consumers stalls: that may be the explanation.
@@ -416,7 +428,11 @@ impl Sweeping {
         }
         let more = match &self.sweep.places {
             Some(places) => {
-                self.asked = (self.asked + SWEEP_STEPS_MAX).min(places.len());
+                self.asked = match self.next {
+                    // The slice had to end before it.
+                    Some(next) => places.partition_point(|place| *place < next),
+                    None => (self.asked + SWEEP_STEPS_MAX).min(places.len()),
+                };
                 self.asked < places.len()
             }
             None => self.next.is_some(),
