@@ -10,6 +10,9 @@ pub const TURN_BYTES_MAX: usize = 1 << 20;
 /// after each message from another shard and after each delivery. Beyond it they wait, in line, for the next turn.
 pub const TURN_WORK_MAX: u64 = 1 << 18;
 
+/// What an outcome that leaves its delivery unsettled counts for of that: a peer can say it of all its deliveries, again and again.
+pub const UNSETTLED_OUTCOME_WORK: u64 = 4;
+
 /// Unsent output of a connection above which its consumers pause (reason: socket).
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 

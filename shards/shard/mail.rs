@@ -79,8 +79,8 @@ pub enum Mail {
     /// To a durable subscription's home: it has ended, as far as this link has to do with it.
     EndSubscription { name: Box<str>, link: LinkRef },
 
-    /// To the home: the consumer is still at work on a delivery.
-    Renew { consumer: ConsumerId, place: Place, acquisition: Acquisition },
+    /// To the home: consumers are still at work on deliveries.
+    Renew(Vec<Renewal>),
 
     /// From a queue's home: the queue is full, the link gets no more credit.
     Wait { link: LinkRef, queue: QueueId },
@@ -376,6 +376,14 @@ pub struct DeliveryCounts {
     pub delivery_count: u32,
     pub first_acquirer: bool,
     pub expires_at: Option<u64>,
+}
+
+/// A delivery that its consumer is still at work on.
+#[derive(Debug, Clone, Copy)]
+pub struct Renewal {
+    pub consumer: ConsumerId,
+    pub place: Place,
+    pub acquisition: Acquisition,
 }
 
 /// An outcome on its way to the queue.

@@ -14,7 +14,7 @@ use crate::event::ConnectionSlot;
 use crate::limits::{
     FORWARD_WINDOW, FORWARD_WINDOW_BYTES, HANDOFF_BATCH_MAX, HANDOFF_WINDOW, HANDOFF_WINDOW_BYTES,
 };
-use crate::mail::{ForwardedMessage, Handoff, HandoffMessage, Mail, RemoteDelivery, Settlement};
+use crate::mail::{ForwardedMessage, Handoff, HandoffMessage, Mail, RemoteDelivery, Renewal, Settlement};
 
 /// Vectors of each kind kept for reuse.
 const SPARE_MAX: usize = 64;
@@ -42,6 +42,7 @@ struct PeerShard {
     forwards: Vec<ForwardedMessage>,
     deliveries: Vec<RemoteDelivery>,
     settlements: Vec<Settlement>,
+    renewals: Vec<Renewal>,
     is_gathered: bool,
 }
 
@@ -111,6 +112,11 @@ impl Peers {
         self.gathered(to);
     }
 
+    pub(crate) fn renew(&mut self, to: usize, renewal: Renewal) {
+        self.peers[to].renewals.push(renewal);
+        self.gathered(to);
+    }
+
     /// Mail that must not overtake the deliveries before it.
     pub(crate) fn behind_deliveries(&mut self, effects: &mut Vec<Effect>, to: usize, mail: Mail) {
         self.post_messages(effects, to);
@@ -130,6 +136,11 @@ impl Peers {
             self.peers[to].is_gathered = false;
             self.post_settlements(effects, to);
             self.post_messages(effects, to);
+            // One that was settled since is renewed in vain.
+            if !self.peers[to].renewals.is_empty() {
+                let mail = Mail::Renew(std::mem::take(&mut self.peers[to].renewals));
+                effects.push(Effect::Post { to, lane: Lane::Control, mail });
+            }
         }
         self.gathered = gathered;
     }

@@ -10,7 +10,8 @@ use corelane_wire::amqp10::{DeliveryState, Encode, Map, Outcome};
 use crate::Shard;
 use crate::connection::{ConsumerAt, Link};
 use crate::event::ConnectionSlot;
-use crate::mail::{Ending, LinkRef, Mail, Settlement, UNKNOWN_TRANSACTION};
+use crate::limits::UNSETTLED_OUTCOME_WORK;
+use crate::mail::{Ending, LinkRef, Mail, Renewal, Settlement, UNKNOWN_TRANSACTION};
 use crate::retiring::Said;
 use crate::statistics::since_stamp;
 use crate::transaction::Failure;
@@ -44,6 +45,7 @@ impl Shard {
             let key = (disposed.link, disposed.delivery_id);
             let involved = connection.transactions.as_deref().is_some_and(|list| list.involves(key));
             if transaction.is_some() || involved {
+                self.turn.count_work(if disposed.settled { 0 } else { UNSETTLED_OUTCOME_WORK });
                 let said = Said { transaction, outcome: stated, annotations };
                 self.dispose_in_transaction(now, slot, &disposed, said);
                 continue;
@@ -98,27 +100,23 @@ impl Shard {
         {
             let Some(consumer) = connection.consumer_mut(disposed.link) else { continue };
             let (place, acquisition) = (Place(disposed.token.0), Acquisition(disposed.token.1 as u32));
+            self.turn.count_work(UNSETTLED_OUTCOME_WORK);
             match &consumer.at {
                 ConsumerAt::Nowhere(_) => {}
                 ConsumerAt::Here(id) => {
-                    let id = *id;
-                    self.renew_here(now, id, place, acquisition);
+                    let renewal = Renewal { consumer: *id, place, acquisition };
+                    self.renew_here(now, renewal);
                 }
                 ConsumerAt::Elsewhere(target) => {
-                    let (home, consumer) = (target.home, target.consumer);
-                    self.peers.control(&mut self.effects, home, Mail::Renew { consumer, place, acquisition });
+                    let renewal = Renewal { consumer: target.consumer, place, acquisition };
+                    self.peers.renew(target.home, renewal);
                 }
             }
         }
     }
 
-    pub(crate) fn renew_here(
-        &mut self,
-        now: u64,
-        consumer: ConsumerId,
-        place: Place,
-        acquisition: Acquisition,
-    ) {
+    pub(crate) fn renew_here(&mut self, now: u64, renewal: Renewal) {
+        let Renewal { consumer, place, acquisition } = renewal;
         match self.engine.renew(now, consumer, place, acquisition) {
             Settled::Done => {}
             Settled::Late => self.counters.settlements_late += 1,

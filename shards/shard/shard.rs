@@ -458,8 +458,10 @@ impl Shard {
                 self.on_close_consumer(now, consumer, was_seen, closed)
             }
             Mail::ConsumerGone { link, ending } => self.on_consumer_gone(link, ending),
-            Mail::Renew { consumer, place, acquisition } => {
-                self.renew_here(now, consumer, place, acquisition);
+            Mail::Renew(renewals) => {
+                for renewal in renewals {
+                    self.renew_here(now, renewal);
+                }
             }
             Mail::Wait { link, queue } => self.on_wait(QueueAt { shard: from, queue }, link),
             Mail::GoOn { link, queue, window } => {

@@ -1,7 +1,7 @@
 //! How much may one turn do?
 //!
-//! What a message costs depends on the filters of its queue, and they may be costly. So a turn has a budget of the engine's work:
-//! when it is used up, connections wait with what they have sent, and messages from other shards with the mail they came in, in
+//! What a message costs depends on the filters of its queue, and they may be costly. So a turn has a budget of work, most of it the
+//! engine's: when it is used up, connections wait with what they have sent, and messages from other shards with the mail they came in, in
 //! one line. Next turn each of them goes on for its share, and to the end of the line if that was not enough.
 //!
 //! - a connection is in line ⟺ its hold is [`Hold::Turn`] (or it was closed meanwhile); a shard is in line ⟺ handoffs of it wait;
@@ -25,7 +25,9 @@ pub(crate) struct TurnLine {
     line: VecDeque<Waiting>,
     /// By the shard that sent them.
     handoffs: Vec<VecDeque<Handoff>>,
-    /// The engine's work at which those whose turn it is have done what they may.
+    /// Work beside the engine's.
+    work: u64,
+    /// The work at which those whose turn it is have done what they may.
     work_until: u64,
 }
 
@@ -38,7 +40,7 @@ enum Waiting {
 impl TurnLine {
     pub(crate) fn new(shards: usize) -> Self {
         let handoffs = (0..shards).map(|_| VecDeque::new()).collect();
-        TurnLine { line: VecDeque::new(), handoffs, work_until: TURN_WORK_MAX }
+        TurnLine { line: VecDeque::new(), handoffs, work: 0, work_until: TURN_WORK_MAX }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -47,7 +49,16 @@ impl TurnLine {
 
     /// Whether those whose turn it is have done what they may.
     pub(crate) fn is_over(&self, engine: &Engine<Message>) -> bool {
-        engine.work() >= self.work_until
+        self.work(engine) >= self.work_until
+    }
+
+    /// Something was done that the engine does not count.
+    pub(crate) fn count_work(&mut self, work: u64) {
+        self.work += work;
+    }
+
+    fn work(&self, engine: &Engine<Message>) -> u64 {
+        engine.work() + self.work
     }
 
     /// A connection's hold has become [`Hold::Turn`].
@@ -77,15 +88,15 @@ impl Shard {
 
     /// A new turn begins for those who wait for it. What they leave is for what arrives before the next.
     pub(crate) fn resume_line(&mut self, now: u64) {
-        let turn_until = self.engine.work() + TURN_WORK_MAX;
+        let turn_until = self.turn.work(&self.engine) + TURN_WORK_MAX;
         let count = self.turn.line.len();
         for _ in 0..count {
-            if self.engine.work() >= turn_until {
+            if self.turn.work(&self.engine) >= turn_until {
                 break;
             }
             let Some(waiting) = self.turn.line.pop_front() else { break };
             let share = TURN_WORK_MAX.div_ceil(count as u64);
-            self.turn.work_until = turn_until.min(self.engine.work() + share);
+            self.turn.work_until = turn_until.min(self.turn.work(&self.engine) + share);
             match waiting {
                 Waiting::Connection(slot) => {
                     let connection = self.connections.get_mut(slot);

@@ -8,9 +8,10 @@ use corelane_protocol::amqp10::{
     TransactionId,
 };
 use corelane_wire::amqp10::{
-    DeliveryState, DistributionMode, Encode, ExpiryPolicy, Header, Map, MapSection, MapWriter, Properties,
-    ReceiverSettleMode, Sections, SenderSettleMode, Source, Symbols, Target, TargetArchetype,
-    TerminusDurability, Value, write_application_properties, write_data,
+    self as wire, DeliveryState, Disposition, DistributionMode, Encode, ExpiryPolicy, FrameKind, Header, Map,
+    MapSection, MapWriter, Properties, ReceiverSettleMode, Role, Sections, SenderSettleMode, Source, Symbols,
+    Target, TargetArchetype, TerminusDurability, Value, begin_frame, finish_frame,
+    write_application_properties, write_data,
 };
 
 /// A message that arrived.
@@ -323,6 +324,20 @@ impl Client {
     /// A drain was asked for on this link and is not answered.
     pub fn is_draining(&self, link: LinkId) -> bool {
         self.draining.contains(&link)
+    }
+
+    /// The same of all deliveries from one to another, so many times over.
+    pub fn renew_all(&mut self, (first, last): (u32, u32), times: usize) {
+        let state = Some(DeliveryState::Received(wire::Received { section_number: 0, section_offset: 0 }));
+        let last = Some(last);
+        let disposition =
+            Disposition { role: Role::Receiver, first, last, settled: false, state, batchable: false };
+        for _ in 0..times {
+            let out = self.protocol.output();
+            let start = begin_frame(out, FrameKind::Amqp, 0);
+            disposition.encode(out);
+            finish_frame(out, start);
+        }
     }
 
     pub fn detach(&mut self, link: LinkId) {

@@ -2,7 +2,7 @@
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_shard::properties::{PropertyValue, set};
-use corelane_shard::{DestinationRule, Shard};
+use corelane_shard::{DestinationRule, Lane, Shard};
 use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
 use corelane_wire::amqp10::{DeliveryState, Header, Modified, Properties, Value};
 
@@ -206,7 +206,7 @@ fn s49_producers_of_a_full_queue_wait_and_go_on() {
         assert_eq!(stage.messages(), stored);
 
         stage.world.clients[stage.consumer].accepts = true;
-        let link = stage.receive(1000);
+        let link = stage.receive(10_000);
         let received = stage.bodies(link);
         assert_eq!(received.len(), 101);
         let in_order: Vec<&str> = received.iter().copied().filter(|body| *body != "late").collect();
@@ -336,6 +336,35 @@ fn a_delivery_that_is_not_settled_in_time_goes_back_unless_it_is_renewed() {
         stage.settle(link, 0, &DeliveryState::Accepted);
         assert_eq!(stage.messages(), 1);
     });
+}
+
+#[test]
+fn a_peer_that_renews_everything_again_and_again_has_its_share_of_a_turn() {
+    for remote in [false, true] {
+        let setup = Setup { verify: false, ..Setup::new(2) };
+        let mut stage = Stage::with(remote, "ack-deadline=1s", setup);
+        // It stays on its shard, wherever the queue is.
+        let near = names_homed_at(0, 2).nth(1).expect("there are many");
+        stage.world.clients[stage.consumer].attach_receiver("near", &near, &ReceiverOptions::default());
+        stage.world.run();
+        stage.send(&["m"; 10_000]);
+        stage.receive(10_000);
+        let received = &stage.world.clients[stage.consumer].received;
+        let all = (received[0].delivery_id, received[9999].delivery_id);
+        stage.world.stall(1, true);
+        stage.world.clients[stage.consumer].renew_all(all, 200);
+        let mut steps = 0;
+        while !stage.world.is_heard(stage.consumer) {
+            assert!(stage.world.step());
+            steps += 1;
+        }
+        assert!(steps > 20, "2,000,000 renewals in {steps} steps");
+        stage.world.run();
+        let mails = stage.world.mail_for(1, Lane::Control);
+        assert!(mails < 100, "{mails} mails for as many turns");
+        stage.world.stall(1, false);
+        stage.world.run();
+    }
 }
 
 #[test]
