@@ -31,6 +31,9 @@ pub struct Received {
     pub transaction: Option<u32>,
 }
 
+/// Names and values of a map.
+type Pairs<'a> = &'a [(&'a str, Value<'a>)];
+
 /// How a receiver attaches.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiverOptions {
@@ -235,7 +238,7 @@ impl Client {
         link: LinkId,
         body: &str,
         properties: &Properties<'_>,
-        (application, annotations): (&[(&str, Value<'_>)], &[(&str, Value<'_>)]),
+        (application, annotations): (Pairs<'_>, Pairs<'_>),
         header: &Header,
     ) -> u64 {
         let mut bytes = Vec::new();
