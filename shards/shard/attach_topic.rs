@@ -70,8 +70,13 @@ impl Shard {
         name.starts_with(TEMPORARY_TOPICS)
     }
 
+    /// A temporary topic that has ended.
+    pub(crate) fn is_topic_gone(&self, topic: &str) -> bool {
+        self.is_temporary_topic(topic) && !self.topology.has_temporary(topic)
+    }
+
     fn check_topic(&self, topic: &str) -> Result<(), Refused> {
-        if self.is_temporary_topic(topic) && !self.topology.has_temporary(topic) {
+        if self.is_topic_gone(topic) {
             return Err(Refused::new("amqp:not-found", "this temporary topic does not exist any more"));
         }
         Ok(())

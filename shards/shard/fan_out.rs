@@ -120,7 +120,7 @@ impl Shard {
         found.sort_unstable_by_key(|at| (at.shard, at.queue));
         let mut routes = Routes {
             version: self.routes_version(),
-            is_gone: self.is_temporary_topic(topic) && !self.topology.has_temporary(topic),
+            is_gone: self.is_topic_gone(topic),
             here: None,
             elsewhere: Vec::new(),
         };

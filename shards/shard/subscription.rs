@@ -182,9 +182,12 @@ impl Shard {
         // Its end may have come first.
         let Some(subscription) = self.subscription_mut(queue) else { return };
         let claims = std::mem::take(&mut subscription.claims);
+        subscription.is_known = result.is_ok();
+        let topic = subscription.terms.topic.clone();
+        // Its end may have been put in order before the binding.
+        let result = if self.is_topic_gone(&topic) { Err(Refusal::NotFound) } else { result };
         match result {
             Ok(()) => {
-                subscription.is_known = true;
                 for claim in claims {
                     self.admit(now, queue, &claim);
                 }

@@ -725,3 +725,26 @@ fn a_transaction_reaches_all_subscriptions_or_none() {
         check_memory(&world);
     }
 }
+
+#[test]
+fn nobody_is_left_with_a_subscription_to_a_temporary_topic_that_ends_just_then() {
+    for seed in 0..60 {
+        let mut world = world(3, seed);
+        let maker = world.connect(1);
+        let capabilities = vec!["temporary-topic"];
+        let options = SenderOptions { dynamic: true, capabilities, ..SenderOptions::default() };
+        let producer = world.clients[maker].attach_sender("p", "", &options);
+        world.run();
+        let topic = world.clients[maker].addresses[0].1.clone();
+        let client = world.connect(2);
+        world.clients[maker].detach(producer);
+        for _ in 0..seed % 4 {
+            world.step();
+        }
+        let link = world.clients[client].attach_receiver("s", &topic, &ReceiverOptions::default());
+        world.run();
+        let error = error_of(&world, client, link);
+        assert!(matches!(error, Some("amqp:not-found" | "amqp:resource-deleted")), "{seed} {error:?}");
+        assert_eq!(queue_count(&world), 0);
+    }
+}
