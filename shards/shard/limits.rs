@@ -91,6 +91,10 @@ pub const TRANSACTIONS_MAX: usize = 256;
 /// Messages and outcomes of one transaction. What goes beyond is refused, and the transaction can only roll back.
 pub const TRANSACTION_WORK_MAX: u32 = 1 << 20;
 
+/// Bytes of annotations that outcomes of one transaction add to their messages when it commits. What goes beyond is left out, and
+/// the transaction can only roll back.
+pub const TRANSACTION_ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
+
 /// Message bytes that a shard keeps for reuse. What comes back beyond it goes to the allocator.
 pub const POOL_BYTES_MAX: usize = 32 << 20;
 

@@ -142,6 +142,8 @@ impl Shard {
             return;
         };
         if room {
+            let transaction = transactions.find(number);
+            let annotations = transaction.and_then(|it| it.keep_annotations(said.annotations));
             let noted = Noted {
                 transaction: number,
                 shard,
@@ -150,7 +152,7 @@ impl Shard {
                 acquisition: written.acquisition,
                 stamp: written.stamp,
                 outcome: said.outcome.or(default_outcome).unwrap_or(Outcome::Released),
-                annotations: said.annotations.map(encoded),
+                annotations,
                 otherwise: None,
             };
             transactions.note(key, noted);
@@ -208,12 +210,14 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let transaction = TransactionKey { connection: connection.id, number };
         let retirement = Retirement { transaction, failed_if_rolled_back: fails(default_outcome) };
+        let kept = connection.transactions.as_deref_mut().and_then(|transactions| transactions.find(number));
+        let annotations = kept.and_then(|kept| kept.keep_annotations(said.annotations));
         let settlement = Settlement {
             consumer,
             place: written.place,
             acquisition: written.acquisition,
             outcome: said.outcome.or(default_outcome).unwrap_or(Outcome::Released),
-            annotations: said.annotations.map(encoded),
+            annotations,
             stamp: written.stamp,
             transaction: Some(retirement),
         };

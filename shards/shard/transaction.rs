@@ -19,13 +19,15 @@
 
 use corelane_engine::{Acquisition, ConsumerId, Outcome, Place};
 use corelane_protocol::amqp10::{LinkId, TransactionId};
+use corelane_wire::amqp10::Map;
 use hashbrown::HashMap;
 
 use crate::Shard;
 use crate::connection::Connection;
 use crate::event::ConnectionSlot;
-use crate::limits::{TRANSACTION_WORK_MAX, TRANSACTIONS_MAX};
+use crate::limits::{TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_WORK_MAX, TRANSACTIONS_MAX};
 use crate::mail::{Decision, Mail, PublishOutcome, Settlement, TransactionKey, Vote};
+use crate::settle::encoded;
 
 /// The transactions of a connection that has, or had, a coordinator's link.
 #[derive(Debug, Default)]
@@ -74,6 +76,7 @@ pub(crate) struct Transaction {
     pub(crate) attachment: u32,
     parts: Vec<Part>,
     work: u32,
+    annotation_bytes: usize,
     pub(crate) failure: Option<Failure>,
     phase: Phase,
     /// In `noted` and `acquired`, unless they have left these.
@@ -142,7 +145,10 @@ impl Failure {
                 "rolled back: a delivery settled in it had gone back to its queue before".to_owned()
             }
             Failure::TooLarge => {
-                format!("rolled back: it has more than {TRANSACTION_WORK_MAX} pieces of work")
+                format!(
+                    "rolled back: it has more than {TRANSACTION_WORK_MAX} pieces of work, or its outcomes more than \
+                     {TRANSACTION_ANNOTATIONS_BYTES_MAX} bytes of annotations"
+                )
             }
             Failure::LinkEnded => {
                 "rolled back: the link of a delivery that has an outcome in it ended".to_owned()
@@ -186,6 +192,7 @@ impl Transactions {
             attachment,
             parts: Vec::new(),
             work: 0,
+            annotation_bytes: 0,
             failure: None,
             phase: Phase::Open,
             noted: Vec::new(),
@@ -284,6 +291,17 @@ impl Transaction {
             self.failure.get_or_insert(Failure::TooLarge);
         }
         room
+    }
+
+    /// What an outcome adds to its message's annotations, to be kept until the end.
+    pub(crate) fn keep_annotations(&mut self, annotations: Option<Map<'_>>) -> Option<Box<[u8]>> {
+        let map = annotations?;
+        self.annotation_bytes += map.elements().len();
+        if self.annotation_bytes > TRANSACTION_ANNOTATIONS_BYTES_MAX {
+            self.failure.get_or_insert(Failure::TooLarge);
+            return None;
+        }
+        Some(encoded(map))
     }
 
     pub(crate) fn acquires_on(&mut self, link: LinkId) {

@@ -4,7 +4,7 @@ use corelane_protocol::amqp10::LinkId;
 use corelane_shard::{DestinationRule, PrefetchRule};
 use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
 use corelane_wire::amqp10::{
-    Declare, DeliveryState, Modified, Outcome, Raw, Reader, TransactionRequest, Value,
+    Declare, DeliveryState, Map, MapWriter, Modified, Outcome, Raw, Reader, TransactionRequest, Value,
 };
 
 /// A client with a coordinator's link and a sender to a queue on each shard.
@@ -279,6 +279,46 @@ fn released_and_modified_wait_for_the_commit() {
             .map(|received| (received.body.as_str(), received.delivery_count))
             .collect();
         assert_eq!(counts, [("a", 0), ("b", 1)]);
+    }
+}
+
+/// Annotations wait in memory that is no message's.
+#[test]
+fn outcomes_with_too_many_annotations_keep_the_transaction_from_committing() {
+    for (shards, settled) in [(1, true), (1, false), (2, true), (2, false)] {
+        let mut world = world(shards, 1);
+        let controller = Controller::connect(&mut world, 0);
+        let queue = controller.queues[shards - 1].clone();
+        let bodies: Vec<String> = (0..25).map(|n| n.to_string()).collect();
+        let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+        fill(&mut world, std::slice::from_ref(&queue), &bodies);
+        let client = controller.client;
+        let options = if settled { ReceiverOptions::default() } else { second() };
+        let link = consume(&mut world, client, &queue, &options);
+        world.clients[client].credit(link, 25);
+        world.run();
+        let text = "long".repeat(5_000);
+        let mut annotations = Vec::new();
+        let mut map = MapWriter::new(&mut annotations);
+        map.symbol("x-opt-why", &Value::String(&text));
+        map.finish();
+        let message_annotations = Map::decode(&annotations).ok();
+        let modified = Modified { message_annotations, ..Modified::default() };
+        for (bodies, expect) in
+            [(&bodies[..10], "accepted"), (&bodies[10..], "rejected amqp:transaction:rollback")]
+        {
+            let number = controller.declare(&mut world);
+            for body in bodies {
+                let id = delivery(&world, client, link, body);
+                world.clients[client].settle_in(link, id, number, Outcome::Modified(modified));
+            }
+            assert_eq!(controller.discharge(&mut world, number, false), expect);
+        }
+        assert!(
+            controller.refusal(&world).ends_with("bytes of annotations"),
+            "{}",
+            controller.refusal(&world)
+        );
     }
 }
 
