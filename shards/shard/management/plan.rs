@@ -5,7 +5,7 @@
 //! consumers whose connections live elsewhere.
 
 use corelane_engine::Place;
-use corelane_wire::amqp10::Value;
+use corelane_wire::amqp10::{Encode, Value};
 
 use super::consumers::LINK_ATTRIBUTES;
 use super::data::{Data, Pairs, pairs};
@@ -326,7 +326,10 @@ impl Listing {
                 |name: &str| link.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
             let cells = cells.iter().flatten().zip(&self.names);
             let cells = cells.map(|(cell, name)| known(name).unwrap_or_else(|| Data::encoded(&cell)));
-            self.rows[index] = Data::List(cells.collect());
+            let (before, mut merged) = (row.len(), Vec::new());
+            Data::List(cells.collect()).encode(&mut merged);
+            self.bytes += merged.len().saturating_sub(before);
+            self.rows[index] = Data::Encoded(merged.into());
         }
     }
 

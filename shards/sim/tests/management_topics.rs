@@ -494,3 +494,32 @@ fn what_a_shard_says_too_late_of_links_is_not_taken_for_others() {
         assert!(link == "null" || [name, link, credit] == right, "{right:?}");
     }
 }
+
+#[test]
+fn a_page_of_consumers_ends_by_the_size_of_their_links_names_too() {
+    const CONSUMERS: usize = 300;
+    let mut world = World::new(&Setup { verify: false, ..Setup::new(2) });
+    let mut operator = Operator::new(&mut world, 0);
+    let name = name_at(0, 2);
+    for _ in 0..3 {
+        let client = world.connect(1);
+        world.clients[client].attach_receiver("near", &other_at(1, 2), &ReceiverOptions::default());
+        world.run();
+        for n in 0..CONSUMERS / 3 {
+            let link = format!("{n:08000}");
+            world.clients[client].attach_receiver(&link, &name, &ReceiverOptions::default());
+            world.run();
+        }
+    }
+    let of_queue = [("entityType", Value::String("consumer")), ("pattern", Value::String(&name))];
+    let names = [("attributeNames", Item::Texts(&["link"]))];
+    let page = operator.ask(&mut world, "QUERY", ("", ""), &of_queue, &names);
+    let count = |page: &Answer| page.property("count").and_then(|count| count.parse::<usize>().ok());
+    let first = count(&page).expect("a count");
+    assert!((100..CONSUMERS).contains(&first), "{first}");
+    assert_eq!(page.at("results.0.0").len(), 8000);
+    let next = page.property("next").expect("there are more");
+    let rest = [of_queue[0], of_queue[1], ("from", Value::String(&next))];
+    let page = operator.ask(&mut world, "QUERY", ("", ""), &rest, &names);
+    assert_eq!(count(&page), Some(CONSUMERS - first));
+}
