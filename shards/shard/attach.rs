@@ -251,7 +251,6 @@ impl Shard {
         };
         // The answers to requests gather in a queue of their own.
         let takes_answers = matches!(&node, Some(Node::Queue(queue)) if **queue == *management::ADDRESS);
-        // A node is made when nothing is left to be refused.
         let (home, request, dynamic) = if takes_answers {
             let (queue, at) = self.make_dynamic(now)?;
             (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
@@ -315,9 +314,14 @@ impl Shard {
                     Some(Node::Queue(_)) | None => None,
                 };
                 let (topic, dynamic) = self.topic_of_source(now, name)?;
-                let (home, request) =
-                    self.subscription_request(slot, attach, source, topic, filters, priority)?;
-                (home, request, dynamic)
+                let made = self.subscription_request(slot, attach, source, topic, filters, priority);
+                match made {
+                    Ok((home, request)) => (home, request, dynamic),
+                    Err(refused) => {
+                        dynamic.into_iter().for_each(|node| self.delete_dynamic(now, node));
+                        return Err(refused);
+                    }
+                }
             }
         })
     }

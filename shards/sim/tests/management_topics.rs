@@ -523,3 +523,21 @@ fn a_page_of_consumers_ends_by_the_size_of_their_links_names_too() {
     let page = operator.ask(&mut world, "QUERY", ("", ""), &rest, &names);
     assert_eq!(count(&page), Some(CONSUMERS - first));
 }
+
+#[test]
+fn a_refused_attach_leaves_no_temporary_topic_behind() {
+    let mut world = World::new(&Setup::new(2));
+    let mut operator = Operator::new(&mut world, 0);
+    for shard in 0..2 {
+        let client = world.connect(shard);
+        let options = ReceiverOptions {
+            dynamic: true,
+            capabilities: vec!["temporary-topic", "shared"],
+            ..ReceiverOptions::default()
+        };
+        let link = world.clients[client].attach_receiver(&"long".repeat(500), "", &options);
+        world.run();
+        assert_eq!(world.clients[client].detached, [(link, Some("amqp:invalid-field".to_owned()))]);
+        assert_eq!(query(&mut operator, &mut world, "topic", &["name"]), [""; 0]);
+    }
+}
