@@ -22,7 +22,7 @@ pub struct QueueProperties {
     pub sticky_groups: bool,
     /// Consumers acquire nothing: each reads every message once, and messages leave by expiry or limits only.
     pub non_destructive: bool,
-    /// A delivery that is not settled within this time goes back to its place.
+    /// A delivery that is not settled within this time goes back to its place, as one that failed.
     pub ack_deadline_us: Option<u64>,
     /// Messages that are rejected, expired or delivered too often go to [`take_dead_letter`](crate::Engine::take_dead_letter)
     /// instead of being dropped.

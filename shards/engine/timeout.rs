@@ -102,7 +102,8 @@ impl<M: Message> Engine<M> {
                 let holder = stored.holder;
                 self.queues[queue].counters.ack_deadlines_missed += 1;
                 self.release_hold(holder, entry);
-                self.give_back(now, entry);
+                self.store.entry_mut(entry).count_failure();
+                self.give_back_failed(now, entry);
                 self.after_settled(holder);
             }
         }

@@ -517,7 +517,7 @@ impl Model {
         for place in due {
             let entry = self.entries.get_mut(&place).unwrap();
             match entry.state {
-                State::Acquired(..) => self.come_back(place, false),
+                State::Acquired(..) => self.come_back(place, true),
                 State::Held(_) if entry.expires_at.is_none_or(|time| time > self.now) => {
                     entry.state = State::Available;
                 }
@@ -525,8 +525,8 @@ impl Model {
                 State::Pending(_) | State::Retired(_) => unreachable!("it has no time"),
             }
         }
-        assert_eq!(self.engine.depth(self.queue).unwrap().messages as usize, self.entries.len());
-        self.take_out();
+        // What came back late may have expired meanwhile.
+        self.reconcile();
     }
 
     fn take_out(&mut self) {

@@ -121,6 +121,23 @@ fn the_wait_grows_with_each_failure() {
 }
 
 #[test]
+fn a_missed_deadline_is_a_failure() {
+    let (mut bench, consumer, _) = one_delivered(QueueProperties {
+        ack_deadline_us: Some(10 * TICK),
+        deliveries_max: Some(2),
+        dead_letter: true,
+        ..Default::default()
+    });
+    bench.pass(10);
+    let again = bench.run_for(consumer)[0];
+    assert_eq!(again.delivery_count, 1);
+    bench.pass(10);
+    assert_eq!(bench.depth().messages, 0);
+    let letter = bench.engine.take_dead_letter().expect("who hangs on it does not get it for ever");
+    assert_eq!((letter.reason, letter.delivery_count), (DeadLetterReason::DeliveriesMax, 2));
+}
+
+#[test]
 fn s71_a_renewed_deadline_starts_anew() {
     let (mut bench, consumer, got) =
         one_delivered(QueueProperties { ack_deadline_us: Some(10 * TICK), ..Default::default() });
