@@ -33,8 +33,8 @@ pub(super) enum QueueCommand {
     Peek(PeekArguments),
     /// Move messages to another queue, or copy them
     Move(MoveArguments),
-    /// Delete the messages of a queue that no consumer holds
-    Purge(NamedArguments),
+    /// Delete the messages of a queue that no consumer holds: all, or some
+    Purge(PurgeArguments),
     /// Delete a queue with all that is in it; the links of its consumers end
     Delete(NamedArguments),
 }
@@ -49,7 +49,8 @@ Examples:
   corelane queue set orders prefetch=                    as the configuration file has it
   corelane queue peek orders -n 5
   corelane queue move failed orders --selector \"attempt < 3\"
-  corelane queue purge orders
+  corelane queue purge orders                            all of them
+  corelane queue purge orders --selector \"attempt > 9\"
 
 Why does a queue not move? `corelane explain QUEUE` says.";
 
@@ -145,6 +146,27 @@ pub(super) struct MoveArguments {
     /// Copy them: they stay where they are, too
     #[arg(long)]
     copy: bool,
+
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PurgeArguments {
+    /// The queue
+    name: String,
+
+    /// Only messages that this JMS selector fits
+    #[arg(long, value_name = "SELECTOR")]
+    selector: Option<String>,
+
+    /// Only the message at this place, as `peek` shows it; may be given several times
+    #[arg(long, value_name = "PLACE")]
+    place: Vec<String>,
+
+    /// At most so many, the first ones
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    count: Option<u64>,
 
     #[command(flatten)]
     output: OutputArguments,
@@ -458,15 +480,7 @@ fn message_lines(message: &Json) -> String {
 fn move_messages(arguments: &MoveArguments) -> anyhow::Result<u8> {
     let operation = if arguments.copy { "COPY" } else { "MOVE" };
     let mut body = vec![("to", Argument::Value(Value::String(&arguments.to)))];
-    if let Some(selector) = &arguments.selector {
-        body.push(("selector", Argument::Value(Value::String(selector))));
-    }
-    if !arguments.place.is_empty() {
-        body.push(("ids", Argument::Texts(arguments.place.clone())));
-    }
-    if let Some(count) = arguments.count {
-        body.push(("count", Argument::Value(Value::Ulong(count))));
-    }
+    body.extend(which_messages(arguments.selector.as_deref(), &arguments.place, arguments.count));
     let request = Request { operation, kind: "queue", name: &arguments.from, body, ..Request::default() };
     report(
         &arguments.output,
@@ -475,9 +489,31 @@ fn move_messages(arguments: &MoveArguments) -> anyhow::Result<u8> {
     )
 }
 
-fn purge(arguments: &NamedArguments) -> anyhow::Result<u8> {
-    let request = Request { operation: "PURGE", kind: "queue", name: &arguments.name, ..Request::default() };
+/// The arguments that say which messages of a queue are meant.
+fn which_messages<'a>(
+    selector: Option<&'a str>,
+    places: &[String],
+    count: Option<u64>,
+) -> Vec<(&'static str, Argument<'a>)> {
+    let mut which = Vec::new();
+    which.extend(selector.map(|selector| ("selector", Argument::Value(Value::String(selector)))));
+    if !places.is_empty() {
+        which.push(("ids", Argument::Texts(places.to_vec())));
+    }
+    which.extend(count.map(|count| ("count", Argument::Value(Value::Ulong(count)))));
+    which
+}
+
+fn purge(arguments: &PurgeArguments) -> anyhow::Result<u8> {
+    let request = purge_request(arguments);
     report(&arguments.output, "deleted", &ask(&arguments.output, &request)?)
+}
+
+/// PURGE deletes all there is, so whoever says which messages asks for something else.
+fn purge_request(arguments: &PurgeArguments) -> Request<'_> {
+    let body = which_messages(arguments.selector.as_deref(), &arguments.place, arguments.count);
+    let operation = if body.is_empty() { "PURGE" } else { "DELETE-MESSAGES" };
+    Request { operation, kind: "queue", name: &arguments.name, body, ..Request::default() }
 }
 
 fn delete(arguments: &NamedArguments) -> anyhow::Result<u8> {
@@ -501,6 +537,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        purge: PurgeArguments,
+    }
+
+    #[test]
+    fn purging_some_messages_asks_for_no_more() {
+        let cases: [(&[&str], &str, &[&str]); 4] = [
+            (&[], "PURGE", &[]),
+            (&["--selector", "n = 3"], "DELETE-MESSAGES", &["selector"]),
+            (&["-n", "2"], "DELETE-MESSAGES", &["count"]),
+            (&["--place", "5", "--count", "2"], "DELETE-MESSAGES", &["ids", "count"]),
+        ];
+        for (words, operation, keys) in cases {
+            let line = ["purge", "orders"].iter().chain(words);
+            let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
+            let request = purge_request(&line.purge);
+            let given: Vec<&str> = request.body.iter().map(|(key, _)| *key).collect();
+            assert_eq!((request.operation, request.name, &*given), (operation, "orders", keys), "{words:?}");
+        }
+    }
 
     #[test]
     fn what_there_is_to_know_of_a_queue_is_grouped() {

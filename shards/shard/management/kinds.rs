@@ -69,6 +69,11 @@ impl Kind {
         }
     }
 
+    /// What an operation takes, beside `name`; none: it has no such operation.
+    pub(crate) fn arguments(self, operation: &str) -> Option<&'static [&'static str]> {
+        self.operations().iter().find(|(name, _)| *name == operation).map(|(_, arguments)| *arguments)
+    }
+
     /// Its operations and the arguments of each, beside `name`.
     fn operations(self) -> &'static [(&'static str, &'static [&'static str])] {
         match self {

@@ -152,6 +152,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Command, Fault> {
     let request = Fields { bytes, sections, properties, body: None };
     let operation = request.required("operation", "READ")?;
     let kind = request.text("type")?.filter(|kind| !kind.is_empty());
+    let request = request.with_body()?;
     match operation {
         "QUERY" | "GET-TYPES" | "GET-ATTRIBUTES" | "GET-OPERATIONS" | "GET-MGMT-NODES"
         | "GET-ANNOTATIONS" => {
@@ -161,24 +162,35 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Command, Fault> {
                 given => given,
             };
             let about = about.map(known_kind).transpose()?;
-            parse_node_operation(request, operation, about)
+            request.takes_only(operation, node_arguments(operation), false)?;
+            parse_node_operation(&request, operation, about)
         }
         _ => match kind {
             None => Err(Fault::bad("the application property `type` is missing: queue, for one")),
             Some(NODE_TYPE) => Err(unknown_operation(operation, "the management node")),
-            Some(kind) => parse_operation(request, operation, known_kind(kind)?),
+            Some(kind) => {
+                let kind = known_kind(kind)?;
+                if let Some(arguments) = kind.arguments(operation) {
+                    let has_attributes = matches!(operation, "CREATE" | "UPDATE");
+                    request.takes_only(operation, arguments, has_attributes)?;
+                }
+                parse_operation(&request, operation, kind)
+            }
         },
     }
 }
 
-fn parse_node_operation(request: Fields<'_>, operation: &str, about: Option<Kind>) -> Result<Command, Fault> {
+fn parse_node_operation(
+    request: &Fields<'_>,
+    operation: &str,
+    about: Option<Kind>,
+) -> Result<Command, Fault> {
     Ok(match operation {
         "GET-TYPES" => Command::Types(about),
         "GET-ATTRIBUTES" => Command::Attributes(about),
         "GET-OPERATIONS" => Command::Operations(about),
         "GET-MGMT-NODES" => Command::Nodes,
         "QUERY" => {
-            let request = request.with_body()?;
             let names = request.list("attributeNames", QUERY_NAMES_MAX)?;
             let from = request.text("from")?.map(|text| {
                 Mark::parse(text)
@@ -197,7 +209,7 @@ fn parse_node_operation(request: Fields<'_>, operation: &str, about: Option<Kind
     })
 }
 
-fn parse_operation(request: Fields<'_>, operation: &str, kind: Kind) -> Result<Command, Fault> {
+fn parse_operation(request: &Fields<'_>, operation: &str, kind: Kind) -> Result<Command, Fault> {
     match kind {
         Kind::Queue => parse_queue_operation(request, operation),
         Kind::Connection => {
@@ -229,7 +241,7 @@ fn parse_operation(request: Fields<'_>, operation: &str, kind: Kind) -> Result<C
                 (_, _) => Err(unknown_operation(operation, "a shard")),
             }
         }
-        Kind::Topic => parse_topic_operation(&request, operation),
+        Kind::Topic => parse_topic_operation(request, operation),
         Kind::Subscription => parse_subscription_operation(request, operation),
     }
 }
@@ -256,7 +268,7 @@ fn parse_topic_operation(request: &Fields<'_>, operation: &str) -> Result<Comman
     }
 }
 
-fn parse_subscription_operation(request: Fields<'_>, operation: &str) -> Result<Command, Fault> {
+fn parse_subscription_operation(request: &Fields<'_>, operation: &str) -> Result<Command, Fault> {
     match operation {
         "CREATE" => {
             let why = "a subscription is made by a link that attaches to a topic".to_owned();
@@ -277,7 +289,7 @@ fn parse_subscription_operation(request: Fields<'_>, operation: &str) -> Result<
     }
 }
 
-fn parse_queue_operation(request: Fields<'_>, operation: &str) -> Result<Command, Fault> {
+fn parse_queue_operation(request: &Fields<'_>, operation: &str) -> Result<Command, Fault> {
     let known =
         ["CREATE", "READ", "UPDATE", "DELETE", "PURGE", "MOVE", "COPY", "DELETE-MESSAGES", "PEEK", "EXPLAIN"];
     if !known.contains(&operation) {
@@ -289,15 +301,14 @@ fn parse_queue_operation(request: Fields<'_>, operation: &str) -> Result<Command
         "READ" => ask(Question::ReadQueue { queue }),
         "DELETE" => ask(Question::DeleteQueue { queue }),
         "CREATE" => {
-            let properties = request.with_body()?.attributes()?;
+            let properties = request.attributes()?;
             ask(Question::CreateQueue { queue, properties })
         }
         "UPDATE" => {
-            let properties = request.with_body()?.attributes()?;
+            let properties = request.attributes()?;
             ask(Question::UpdateQueue { queue, properties })
         }
         "PEEK" => {
-            let request = request.with_body()?;
             let from = match request.text("from")? {
                 None => Place(0),
                 Some(text) => {
@@ -309,7 +320,6 @@ fn parse_queue_operation(request: Fields<'_>, operation: &str) -> Result<Command
             ask(Question::Peek(PeekQuestion { queue, from, count, body_max }))
         }
         "EXPLAIN" => {
-            let request = request.with_body()?;
             let count = request.count("count", EXPLAIN_CONSUMERS, EXPLAIN_CONSUMERS_MAX)?;
             Ok(Command::Explain { queue, count })
         }
@@ -320,7 +330,7 @@ fn parse_queue_operation(request: Fields<'_>, operation: &str) -> Result<Command
             places: None,
             count: u64::MAX,
         })),
-        _ => parse_sweep(&request.with_body()?, operation, queue),
+        _ => parse_sweep(request, operation, queue),
     }
 }
 
@@ -349,10 +359,11 @@ fn parse_sweep(request: &Fields<'_>, operation: &str, queue: Box<str>) -> Result
         places.dedup();
         Ok(places)
     });
-    if selector.is_none() && places.is_none() && action == SweepAction::Delete {
-        return Err(Fault::bad("say which messages: `selector`, `ids`, or PURGE for all of them"));
+    let count = request.number("count")?;
+    if selector.is_none() && places.is_none() && count.is_none() && action == SweepAction::Delete {
+        return Err(Fault::bad("say which messages: `selector`, `ids`, `count`, or PURGE for all of them"));
     }
-    let count = request.number("count")?.unwrap_or(u64::MAX);
+    let count = count.unwrap_or(u64::MAX);
     let places = places.transpose()?.map(Into::into);
     Ok(Command::Sweep(Sweep { queue, action, selector: selector.map(Into::into), places, count }))
 }
@@ -381,6 +392,18 @@ fn queue_name(text: &str) -> Result<Box<str>, Fault> {
     }
 }
 
+/// What an operation of the node itself takes.
+fn node_arguments(operation: &str) -> &'static [&'static str] {
+    match operation {
+        "QUERY" => &["entityType", "attributeNames", "pattern", "offset", "count", "from"],
+        _ => &["entityType"],
+    }
+}
+
+/// Application properties that are arguments of some operation. Others are the client's own affair.
+const ARGUMENTS: [&str; 10] =
+    ["to", "selector", "ids", "count", "from", "body", "entityType", "attributeNames", "pattern", "offset"];
+
 /// The application properties and the body of a request.
 struct Fields<'a> {
     bytes: &'a [u8],
@@ -404,6 +427,32 @@ impl<'a> Fields<'a> {
             return Err(not_a_map());
         }
         Ok(self)
+    }
+
+    /// Refuses arguments that the operation does not have: who gives one means less, or something else, than what would be done.
+    fn takes_only(&self, operation: &str, known: &[&str], has_attributes: bool) -> Result<(), Fault> {
+        let body = self.body.filter(|_| !has_attributes);
+        let in_body = body.iter().flat_map(|map| map.iter().flatten());
+        let in_properties = self.properties.iter().flatten();
+        let in_properties =
+            in_properties.filter(|(key, _)| key.as_str().is_some_and(|key| ARGUMENTS.contains(&key)));
+        for (key, value) in in_body.chain(in_properties) {
+            let Some(key) = key.as_str() else {
+                return Err(Fault::bad("the keys of the body have to be strings"));
+            };
+            if value == Value::Null || known.contains(&key) {
+                continue;
+            }
+            let hint = match (operation, known) {
+                ("PURGE" | "DELETE", _) => {
+                    "use DELETE-MESSAGES to delete some messages of a queue".to_owned()
+                }
+                (_, []) => "it has no arguments".to_owned(),
+                (_, known) => format!("it takes `{}`", known.join("`, `")),
+            };
+            return Err(Fault::bad(format!("{operation} takes no {key:?}: {hint}")));
+        }
+        Ok(())
     }
 
     fn find(&self, key: &str) -> Result<Option<Value<'a>>, Fault> {

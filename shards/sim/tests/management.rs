@@ -435,6 +435,49 @@ fn messages_are_moved_copied_and_deleted_over_all_pairs_of_shards() {
 }
 
 #[test]
+fn what_an_operation_does_not_take_is_refused_and_nothing_is_done() {
+    let mut world = world(2);
+    let mut operator = Operator::new(&mut world, 0);
+    let name = name_at(1, 2);
+    let queue = ("queue", &*name);
+    fill(&mut world, &name, 10);
+    let arguments = [
+        ("selector", Item::Value(Value::String("n = 3"))),
+        ("count", Item::Value(Value::Uint(2))),
+        ("ids", Item::Texts(&["5"])),
+        ("goat", Item::Value(Value::Boolean(true))),
+    ];
+    for (key, item) in &arguments {
+        for operation in ["PURGE", "DELETE", "READ", "EXPLAIN", "PEEK"] {
+            if *key == "count" && matches!(operation, "EXPLAIN" | "PEEK") {
+                continue;
+            }
+            let answer = operator.ask(&mut world, operation, queue, &[], &[(key, item.clone())]);
+            let expect = format!("{operation} takes no {key:?}: ");
+            assert!(answer.status == 400 && answer.description.starts_with(&expect), "{answer:?}");
+            assert_eq!(
+                answer.description.contains("DELETE-MESSAGES"),
+                matches!(operation, "PURGE" | "DELETE"),
+                "{answer:?}",
+            );
+        }
+    }
+    // Arguments may be application properties, too; what else is there is the client's own affair.
+    let as_property = [("selector", Value::String("n = 3"))];
+    assert_eq!(operator.ask(&mut world, "PURGE", queue, &as_property, &[]).status, 400);
+    assert_eq!(operator.ask(&mut world, "UPDATE", queue, &as_property, &[]).status, 400);
+    let strange = [("to", Item::Value(Value::String("x")))];
+    assert_eq!(operator.ask(&mut world, "DELETE-MESSAGES", queue, &[], &strange).status, 400);
+    assert_eq!(operator.ask(&mut world, "QUERY", ("", ""), &[], &strange).status, 400);
+    assert_eq!(peek_bodies(&mut operator, &mut world, &name).len(), 10);
+    let two = [("count", Item::Value(Value::Uint(2)))];
+    assert_eq!(operator.ask(&mut world, "DELETE-MESSAGES", queue, &[], &two).at("count"), "2");
+    let own = [("trace", Value::String("x"))];
+    let absent = [("selector", Item::Value(Value::Null))];
+    assert_eq!(operator.ask(&mut world, "PURGE", queue, &own, &absent).at("count"), "8");
+}
+
+#[test]
 fn a_move_to_a_queue_without_room_stops_and_loses_nothing() {
     for (from, to) in [(0, 0), (0, 1)] {
         let mut world = world(2);
