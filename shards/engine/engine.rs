@@ -62,6 +62,8 @@ pub struct Engine<M> {
     pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
     /// Queues whose producers were to wait and may go on.
     pub(crate) roomy: VecDeque<QueueId>,
+    /// Consumers that were paused before the pull that was requested for them.
+    pub(crate) unpulled: VecDeque<ConsumerId>,
     /// The last time that was told.
     pub(crate) now: u64,
     /// An entry whose message was lent out to be changed: its size is not counted in its queue until that is asked for.
@@ -108,6 +110,7 @@ impl<M: Message> Engine<M> {
             spent: Vec::new(),
             dead_letters: VecDeque::new(),
             roomy: VecDeque::new(),
+            unpulled: VecDeque::new(),
             now: 0,
             lent: None,
             work: 0,

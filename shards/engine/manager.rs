@@ -79,7 +79,7 @@ impl<M: Message> Engine<M> {
     /// [`Pull::Scanning`](crate::Pull::Scanning).
     ///
     /// False: no pull will follow, since the consumer is paused, on standby or at its prefetch; nothing can be delivered to it
-    /// now.
+    /// now. The same may come to be before the pull: then [`poll_unpulled`](Self::poll_unpulled) names the consumer.
     pub fn request_pull(&mut self, now: u64, consumer: ConsumerId) -> bool {
         let Some(consumer) = self.resolve_consumer(consumer) else {
             return false;
@@ -95,6 +95,12 @@ impl<M: Message> Engine<M> {
         }
         self.consumers[consumer].pull_requested = true;
         true
+    }
+
+    /// A consumer that a pull was requested for and that cannot be pulled for any more, though its owner did not pause it: another
+    /// took its part, or it has refused too much. Nothing can be delivered to it now.
+    pub fn poll_unpulled(&mut self) -> Option<ConsumerId> {
+        self.unpulled.pop_front()
     }
 
     /// The consumer at the front of the delivery ring; none: there is no work. It is to be pulled for
@@ -214,7 +220,12 @@ impl<M: Message> Engine<M> {
     /// Moves a consumer to NotInterested. If it was notified, what it was told of is handed on.
     pub(crate) fn pause(&mut self, index: u32, reason: PauseReason) {
         let was_notified = self.consumers[index].list == ConsumerList::Notified;
-        self.consumers[index].pull_requested = false;
+        let was_requested = std::mem::take(&mut self.consumers[index].pull_requested);
+        if was_requested
+            && matches!(reason, PauseReason::Standby | PauseReason::Prefetch | PauseReason::Refusals)
+        {
+            self.unpulled.push_back(self.consumer_id(index));
+        }
         self.transition(index, ConsumerList::NotInterested(reason), Cause::Paused);
         if was_notified {
             self.hand_on(index);

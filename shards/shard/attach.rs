@@ -420,6 +420,8 @@ impl Shard {
         connection.protocol.accept_attach(link, &answer);
         self.refresh_consumer(now, slot, link);
         self.touch(slot);
+        // A flow that came before the answer: nothing else may come that would have it looked at.
+        self.parse_waiting(now, slot);
     }
 
     /// Posts a request that another shard answers; until then the connection does not move.

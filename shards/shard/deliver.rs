@@ -253,6 +253,15 @@ impl Shard {
         }
     }
 
+    /// Drains end with the part of their consumer in its queue.
+    pub(crate) fn answer_unpulled(&mut self) {
+        while let Some(consumer) = self.engine.poll_unpulled() {
+            if let Some(owner) = self.engine.owner(consumer) {
+                self.on_nothing(owner);
+            }
+        }
+    }
+
     /// A pull found nothing: if the peer had asked for a drain, it is done.
     fn on_nothing(&mut self, owner: u64) {
         match Owner::unpack(owner) {

@@ -15,7 +15,11 @@ struct Stage {
 }
 
 fn stage(remote: bool, options: &ReceiverOptions, rules: Vec<DestinationRule>) -> Stage {
-    let mut world = World::new(&Setup { rules, seed: 11, ..Setup::new(2) });
+    seeded(11, remote, options, rules)
+}
+
+fn seeded(seed: u64, remote: bool, options: &ReceiverOptions, rules: Vec<DestinationRule>) -> Stage {
+    let mut world = World::new(&Setup { rules, seed, ..Setup::new(2) });
     let queue = names_homed_at(0, 2).next().expect("there is one");
     let other = names_homed_at(usize::from(remote), 2).nth(1).expect("there is one");
     let client = world.connect(0);
@@ -127,6 +131,64 @@ fn s23_a_drain_is_answered_on_standby() {
         stage.world.clients[stage.client].credit(active, 10);
         stage.world.run();
         assert_eq!(stage.bodies(), ["a", "b"]);
+    }
+}
+
+/// Who drains loses its part in the queue to another before it was its turn.
+#[test]
+fn s23_a_drain_is_answered_when_another_takes_over() {
+    // How much is read at once depends on the seed.
+    for (seed, remote) in (0..40).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let rule =
+            DestinationRule { pattern: ">".to_owned(), exclusive: Some(true), ..DestinationRule::default() };
+        let mut stage = seeded(seed, remote, &ReceiverOptions::default(), vec![rule]);
+        stage.publish(&["a", "b"]);
+        let (receiver, queue) = (stage.receiver, stage.queue.clone());
+        let client = &mut stage.world.clients[stage.client];
+        client.drain(receiver, 10);
+        let options = ReceiverOptions { priority: Some(9), ..ReceiverOptions::default() };
+        client.attach_receiver("high", &queue, &options);
+        stage.world.run();
+        stage.assert_drained(&format!("seed {seed}, remote {remote}"));
+    }
+}
+
+/// The whole of what the peer says is on its way when the queue's shard answers the attach.
+#[test]
+fn s23_a_drain_before_the_attach_is_answered_is_answered() {
+    for (remote, credit) in [(false, 0), (false, 10), (true, 0), (true, 10)] {
+        let mut stage = stage(remote, &ReceiverOptions::default(), Vec::new());
+        stage.publish(&["a"]);
+        let queue = stage.queue.clone();
+        let client = &mut stage.world.clients[stage.client];
+        stage.receiver = client.attach_receiver("early", &queue, &ReceiverOptions::default());
+        stage.drain(credit);
+        stage.assert_drained("the flow came first");
+        assert_eq!(stage.bodies().len(), credit.min(1) as usize);
+    }
+}
+
+/// The flow that asks for a message without prefetch may be the one before the attach is answered.
+#[test]
+fn s35_a_flow_before_the_attach_is_answered_asks_for_a_message() {
+    for remote in [false, true] {
+        let rule = DestinationRule {
+            pattern: ">".to_owned(),
+            prefetch: Some(PrefetchRule::None),
+            ..DestinationRule::default()
+        };
+        let mut stage = stage(remote, &ReceiverOptions::default(), vec![rule]);
+        stage.publish(&["a", "b"]);
+        let queue = stage.queue.clone();
+        let client = &mut stage.world.clients[stage.client];
+        stage.receiver = client.attach_receiver("early", &queue, &ReceiverOptions::default());
+        client.credit(stage.receiver, 10);
+        stage.world.run();
+        assert_eq!(stage.bodies(), ["a"]);
+        let sender = stage.sender;
+        stage.world.clients[stage.client].send(sender, "c");
+        stage.world.run();
+        assert_eq!(stage.bodies(), ["a"], "one flow, one message");
     }
 }
 
