@@ -224,6 +224,8 @@ impl Oracle {
             self.messages[number].was_seen |= !consumer.browse;
             return;
         }
+        // What was given up may come late, when others have had it.
+        self.messages[number].is_loose |= consumer.is_loose && !consumer.browse;
         self.judge_order(index, number, received);
         if self.consumers[index].browse {
             let first = self.consumers[index].seen.insert(number);
@@ -240,7 +242,6 @@ impl Oracle {
             *failures -= more;
         }
         message.was_seen = true;
-        message.is_loose |= consumer.is_loose;
         if consumer.presettled {
             assert!(received.settled, "link {index} is sent what is settled");
             message.fate = Fate::Ended { accepted: true };
@@ -284,7 +285,12 @@ impl Oracle {
                 message.failed_max = received.delivery_count;
             }
         } else {
-            assert!(!message.is_dead || consumer.browse, "message {number} came back from the dead");
+            // One that was too late for its deadline, or given up, may be read long after.
+            let may_be_late = message.is_loose || self.queues[consumer.queue].has_deadline;
+            assert!(
+                !message.is_dead || consumer.browse || may_be_late,
+                "message {number} came back from the dead"
+            );
         }
         let sent = &message.sent;
         assert!(received.body.len() == 8 + sent.size, "message {number} is whole");
@@ -307,11 +313,13 @@ impl Oracle {
         if !received.first_acquirer || message.is_dead || sent.is_delayed {
             return;
         }
+        let queue = &self.queues[sent.queue];
+        // To others, since this delivery was given up on its way.
+        let may_be_late = queue.has_deadline || message.is_loose;
         assert!(
-            !message.was_seen || consumer.browse,
+            !message.was_seen || consumer.browse || may_be_late,
             "message {number} was delivered before and says that it was not"
         );
-        let queue = &self.queues[sent.queue];
         if queue.reorders || sent.queue != consumer.queue {
             return;
         }
@@ -323,7 +331,8 @@ impl Oracle {
     fn judge_ownership(&mut self, index: usize, number: usize) {
         let message = &self.messages[number];
         let queue = &self.queues[self.consumers[index].queue];
-        if message.is_loose || queue.has_deadline {
+        // Who was too late may speak of it still when it is a dead letter.
+        if message.is_loose || self.queues[message.sent.queue].has_deadline {
             return;
         }
         let refused = self.consumers[index].refused.contains(&number);
