@@ -360,12 +360,17 @@ impl<M: Message> Engine<M> {
         let consumer = &mut self.consumers[index];
         consumer.delivered_count += 1;
         consumer.armed = false;
-        consumer.pull_requested = false;
+        // A pull that was requested goes on until there is nothing more, or others come first.
+        let was_requested = consumer.pull_requested;
         let (queue, class) = (consumer.queue, consumer.class);
         self.review(index);
         if counts_load {
-            if self.consumers[index].list == ConsumerList::Notified {
-                self.pass_turn(index);
+            match self.consumers[index].list {
+                ConsumerList::Notified if was_requested => self.ring.move_to_back(&mut self.consumers, index),
+                ConsumerList::Notified => self.pass_turn(index),
+                ConsumerList::NonAcquiring { .. }
+                | ConsumerList::NotInterested(_)
+                | ConsumerList::Interested => {}
             }
             self.review_yields(queue);
         } else if self.consumers[index].list == ConsumerList::Notified {
@@ -382,7 +387,6 @@ impl<M: Message> Engine<M> {
         match self.next_to_browse(now, index) {
             Next::Entry { entry, .. } => {
                 self.consumers[index].delivered_count += 1;
-                self.consumers[index].pull_requested = false;
                 if self.consumers[index].list == (ConsumerList::NonAcquiring { caught_up: true }) {
                     let reading = ConsumerList::NonAcquiring { caught_up: false };
                     self.transition(index, reading, Cause::Requested);
