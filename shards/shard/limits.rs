@@ -136,6 +136,10 @@ pub const REQUESTS_SHARD_MAX: usize = 4096;
 /// `amqp:resource-limit-exceeded`.
 pub const ANSWERS_UNREAD_BYTES_MAX: u64 = 16 << 20;
 
+/// Bytes of memory of a shard, above what messages may take, for answers of management alone. When they are used, too, requests are
+/// rejected: `amqp:resource-limit-exceeded`.
+pub const ANSWERS_MEMORY_MAX: u64 = 32 << 20;
+
 /// Questions that a shard asks itself and answers in one turn. More wait for the next.
 pub const QUESTIONS_PER_TURN_MAX: usize = 4;
 

@@ -6,14 +6,24 @@
 use crate::Shard;
 use crate::connection::Connection;
 use crate::event::ConnectionSlot;
-use crate::limits::ASSEMBLY_SHARE;
+use crate::limits::{ANSWERS_MEMORY_MAX, ASSEMBLY_SHARE};
 use crate::message::Message;
 
 impl Shard {
+    /// Up to where memory may be used for this message. Whoever asks why the memory is full gets an answer although it is.
+    fn memory_max_for(&self, message: &Message) -> u64 {
+        if message.is_answer { self.memory_max.saturating_add(ANSWERS_MEMORY_MAX) } else { self.memory_max }
+    }
+
+    /// Whether the memory of answers is used up, too.
+    pub(crate) fn has_no_memory_for_answers(&self) -> bool {
+        self.memory_used >= self.memory_max.saturating_add(ANSWERS_MEMORY_MAX)
+    }
+
     /// Accounts for an entry that is about to be enqueued; false if there is no room for it.
     pub(crate) fn take_memory(&mut self, message: &Message) -> bool {
         let memory = message.memory();
-        let fits = self.memory_used + memory <= self.memory_max;
+        let fits = self.memory_used + memory <= self.memory_max_for(message);
         self.memory_used += if fits { memory } else { 0 };
         fits
     }
@@ -42,7 +52,7 @@ impl Shard {
     /// Makes the message one that several entries of this shard can have, and accounts for its body. What it was if there is no room.
     pub(crate) fn share(&mut self, message: Message) -> Result<Message, Message> {
         let memory = message.body_memory();
-        if self.memory_used + memory > self.memory_max {
+        if self.memory_used + memory > self.memory_max_for(&message) {
             return Err(message);
         }
         self.memory_used += memory;

@@ -45,6 +45,8 @@ pub struct Message {
     has_expiry: bool,
     /// It says when it is to be delivered.
     is_scheduled: bool,
+    /// It is an answer of management, for which there is memory of its own.
+    pub(crate) is_answer: bool,
     /// When it is available, in microseconds; 0 before that is known, and for what is available at once.
     deliver_at: u64,
     /// Where it has died, if it is a dead letter.
@@ -92,6 +94,7 @@ impl Message {
             has_group,
             has_expiry,
             is_scheduled,
+            is_answer: false,
             deliver_at: 0,
             deaths: None,
             body: Body::Own(bytes),

@@ -39,7 +39,8 @@ pub(super) fn run(arguments: &ConnectionsArguments) -> anyhow::Result<u8> {
         return Ok(DONE);
     }
     let mut client = Client::connect(&arguments.output.broker.url)?;
-    let rows = query(&mut client.manage()?, "connection", &[], arguments.pattern.as_deref())?;
+    let rows =
+        query(&mut arguments.output.manager(&mut client)?, "connection", &[], arguments.pattern.as_deref())?;
     client.close()?;
     if arguments.output.json {
         table::print_json(&Json::Array(rows))?;

@@ -274,7 +274,7 @@ fn body_size(text: &str) -> Result<u64, String> {
 }
 
 /// Seconds, with or without a fraction, or a duration with its unit.
-fn timeout_us(text: &str) -> Result<u64, String> {
+pub(super) fn timeout_us(text: &str) -> Result<u64, String> {
     const SECONDS_MAX: f64 = 1e9;
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=SECONDS_MAX).contains(&seconds) => Ok((seconds * 1e6) as u64),

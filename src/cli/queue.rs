@@ -7,9 +7,9 @@ use corelane_wire::amqp10::Value;
 use serde_json::{Map, Value as Json};
 
 use super::DONE;
-use super::message::BrokerArgument;
+use super::message::{BrokerArgument, timeout_us};
 use super::table::{self, Table, bytes, cell, counted, duration, plain};
-use crate::client::{Argument, Client, Manager, Request};
+use crate::client::{Argument, Client, ClientError, Manager, Request};
 
 /// Rows asked for at a time.
 const PAGE: u32 = 1000;
@@ -178,8 +178,19 @@ pub(super) struct OutputArguments {
     #[arg(long)]
     pub(super) json: bool,
 
+    /// Wait so many seconds for each answer of the broker
+    #[arg(long, value_name = "S", value_parser = timeout_us, default_value = "10")]
+    timeout: u64,
+
     #[command(flatten)]
     pub(super) broker: BrokerArgument,
+}
+
+impl OutputArguments {
+    /// The way to the management node.
+    pub(super) fn manager<'a>(&self, client: &'a mut Client) -> Result<Manager<'a>, ClientError> {
+        Ok(client.manage()?.waiting(self.timeout))
+    }
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {
@@ -206,7 +217,7 @@ pub(super) fn run(command: &QueueCommand) -> anyhow::Result<u8> {
 /// Asks one thing of a broker.
 pub(super) fn ask(output: &OutputArguments, request: &Request<'_>) -> anyhow::Result<Json> {
     let mut client = Client::connect(&output.broker.url)?;
-    let response = client.manage()?.ask(request)?;
+    let response = output.manager(&mut client)?.ask(request)?;
     client.close()?;
     Ok(response.body)
 }
@@ -262,7 +273,8 @@ fn list(arguments: &ListArguments) -> anyhow::Result<u8> {
     ];
     let mut client = Client::connect(&arguments.output.broker.url)?;
     let names = if arguments.output.json { &[] } else { COLUMNS };
-    let mut rows = query(&mut client.manage()?, "queue", names, arguments.pattern.as_deref())?;
+    let mut rows =
+        query(&mut arguments.output.manager(&mut client)?, "queue", names, arguments.pattern.as_deref())?;
     client.close()?;
     rows.retain(|row| arguments.all || (row["kind"] != "dynamic" && row["kind"] != "subscription"));
     rows.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));

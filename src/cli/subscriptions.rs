@@ -47,7 +47,8 @@ pub(super) fn run(arguments: &SubscriptionsArguments) -> anyhow::Result<u8> {
     }
     let kind = if arguments.topics { "topic" } else { "subscription" };
     let mut client = Client::connect(&arguments.output.broker.url)?;
-    let mut rows = query(&mut client.manage()?, kind, &[], arguments.pattern.as_deref())?;
+    let mut rows =
+        query(&mut arguments.output.manager(&mut client)?, kind, &[], arguments.pattern.as_deref())?;
     client.close()?;
     let order = |row: &Json| (row["topic"].to_string(), row["name"].to_string());
     rows.sort_by_key(order);

@@ -16,6 +16,8 @@ pub enum ClientError {
     ClosedSilently { url: Url },
     /// Nobody answered in time.
     NoAnswer { url: Url, awaited: &'static str },
+    /// A request to the management node is not answered in time.
+    Unanswered { url: Url, wait_us: u64 },
     /// None of the ways in that the broker offers is open to us.
     NoMechanism { offered: Vec<String>, has_credentials: bool },
     /// A wrong name or password.
@@ -83,6 +85,12 @@ impl fmt::Display for ClientError {
             ClientError::NoAnswer { url, awaited } => write!(
                 formatter,
                 "{url} did not answer in time ({awaited}). Does an AMQP 1.0 broker listen there?"
+            ),
+            ClientError::Unanswered { url, wait_us } => write!(
+                formatter,
+                "no answer from the management node of {url} within {} s. It may still be doing what it was asked for, or be \
+                 overloaded; --timeout says how long to wait",
+                *wait_us as f64 / 1e6
             ),
             ClientError::NoMechanism { offered, has_credentials } => {
                 let offered = if offered.is_empty() { "nothing".to_owned() } else { offered.join(", ") };

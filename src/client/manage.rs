@@ -18,8 +18,8 @@ use super::{ANSWER_US_MAX, Client, ClientError, Fate, Notice};
 const ADDRESS: &str = "$management";
 /// What our answers are addressed to: the name of the link that takes them.
 const ANSWERS: &str = "answers";
-/// How long the broker may take for a request: moving very many messages takes a while.
-const REQUEST_US_MAX: u64 = 600_000_000;
+/// How long the broker may take for a request, unless said otherwise.
+const REQUEST_US_MAX: u64 = 10_000_000;
 /// Values within values of an answer that are read.
 const NESTING_MAX: usize = 16;
 
@@ -29,6 +29,7 @@ pub struct Manager<'a> {
     sender: LinkId,
     receiver: LinkId,
     requests: u64,
+    wait_us: u64,
 }
 
 /// What is asked for.
@@ -84,21 +85,27 @@ impl Client {
         request.sender_settle_mode = SenderSettleMode::Unsettled;
         let Some(sender) = self.connection.attach_sender(session, &request) else { return Err(no_link) };
         self.wait_attached(ADDRESS, sender)?;
-        Ok(Manager { client: self, sender, receiver, requests: 0 })
+        Ok(Manager { client: self, sender, receiver, requests: 0, wait_us: REQUEST_US_MAX })
     }
 }
 
 impl Manager<'_> {
+    /// Waits so long for each answer.
+    #[must_use]
+    pub fn waiting(self, wait_us: u64) -> Self {
+        Manager { wait_us, ..self }
+    }
+
     /// Asks, and waits for the answer.
     pub fn ask(&mut self, request: &Request<'_>) -> Result<Response, ClientError> {
         self.requests += 1;
         self.client.connection.grant_credit(self.receiver, 1, false);
         let bytes = encode(request, self.requests);
         self.send(&bytes)?;
-        let deadline = self.client.now() + REQUEST_US_MAX;
+        let deadline = self.client.now().saturating_add(self.wait_us);
         loop {
             let Some(notice) = self.client.next_notice(Some(deadline))? else {
-                return Err(self.no_answer("an answer of its management node"));
+                return Err(ClientError::Unanswered { url: self.client.url.clone(), wait_us: self.wait_us });
             };
             match notice {
                 Notice::Message { link, delivery_id, settled, bytes } if link == self.receiver => {

@@ -154,6 +154,17 @@ fn an_operators_day() {
 }
 
 #[test]
+fn no_command_waits_for_ever() {
+    let broker = Broker::start("1");
+    broker.ok(&["send", "orders", "hello"]);
+    for command in [&["queue", "list"][..], &["explain", "orders"], &["connections"], &["subscriptions"]] {
+        let at_once = [command, &["--timeout", "0"]].concat();
+        broker.fails(&at_once, "no answer from the management node");
+    }
+    broker.ok(&["queue", "show", "orders", "--timeout", "60"]);
+}
+
+#[test]
 fn connections_are_listed_and_closed() {
     let broker = Broker::start("2");
     let url = format!("amqp://{}", broker.address).parse().unwrap();

@@ -82,6 +82,11 @@ const TOO_MANY: Rejection =
 const UNREAD: Rejection =
     ("amqp:resource-limit-exceeded", "the answers to earlier requests wait to be read at your reply-to");
 
+const NO_MEMORY: Rejection = (
+    "amqp:resource-limit-exceeded",
+    "there is no memory for an answer; read the answers that wait, or messages",
+);
+
 impl Management {
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.deadlines.front().map(|(deadline, ..)| *deadline)
@@ -146,6 +151,9 @@ impl Shard {
         let unread = self.queues.find(to).and_then(|queue| self.engine.depth(queue));
         if unread.is_some_and(|depth| depth.bytes > ANSWERS_UNREAD_BYTES_MAX) {
             return Err(UNREAD);
+        }
+        if self.has_no_memory_for_answers() {
+            return Err(NO_MEMORY);
         }
         let full = self.management.requests.len() >= REQUESTS_SHARD_MAX;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
@@ -250,7 +258,8 @@ impl Shard {
         let Request { link, envelope, .. } = request;
         let Some(slot) = self.slot_of(link.connection) else { return };
         let bytes = reply::encode(&envelope, reply);
-        if let Ok(message) = Message::new(bytes, 0) {
+        if let Ok(mut message) = Message::new(bytes, 0) {
+            message.is_answer = true;
             // Where it cannot be stored it is dropped, and counted there.
             let _ = self.route_internal(now, envelope.address(), message);
         }

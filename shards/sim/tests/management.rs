@@ -478,6 +478,36 @@ fn what_an_operation_does_not_take_is_refused_and_nothing_is_done() {
 }
 
 #[test]
+fn answers_come_although_the_memory_for_messages_is_full() {
+    for shards in [1, 2] {
+        let mut world = World::new(&Setup { memory: 100_000, ..Setup::new(shards) });
+        let mut operator = Operator::new(&mut world, 0);
+        let client = world.connect(0);
+        let names: Vec<String> = (0..shards).map(|shard| name_at(shard, shards)).collect();
+        for name in &names {
+            let sender = world.clients[client].attach_sender(name, name, &SenderOptions::default());
+            for size in [10_000, 1000, 100, 1] {
+                for _ in 0..30 {
+                    world.clients[client].send(sender, &"x".repeat(size));
+                }
+                world.run();
+            }
+        }
+        for name in &names {
+            let queue = ("queue", &**name);
+            assert_eq!(operator.ask(&mut world, "READ", queue, &[], &[]).status, 200);
+            assert_eq!(operator.ask(&mut world, "EXPLAIN", queue, &[], &[]).status, 200);
+            assert_eq!(operator.ask(&mut world, "PEEK", queue, &[], &[]).status, 200);
+        }
+        assert_eq!(operator.ask(&mut world, "QUERY", ("", ""), &[], &[]).status, 200);
+        for name in &names {
+            assert_eq!(operator.ask(&mut world, "PURGE", ("queue", name), &[], &[]).status, 200);
+        }
+        assert!(world.shards.iter().all(|shard| shard.memory_used() == 0), "answers that were read count");
+    }
+}
+
+#[test]
 fn a_move_to_a_queue_without_room_stops_and_loses_nothing() {
     for (from, to) in [(0, 0), (0, 1)] {
         let mut world = world(2);
