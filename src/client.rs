@@ -27,7 +27,7 @@ pub use error::{ClientError, Reason};
 use login::Login;
 pub use manage::{Argument, Manager, Request, Response};
 pub use receive::{Ended, Receiver, Selection};
-pub use send::{SendOptions, SendReport, TextMessage};
+pub use send::{PropertyValue, SendOptions, SendReport, TextMessage};
 pub use show::{show_body, show_details};
 pub use url::{Credentials, Url, UrlError};
 

@@ -17,7 +17,7 @@ use corelane_shard::Destinations;
 use serde::Deserialize;
 
 pub use layer::{FileError, Layer, parse_address, parse_cores, parse_log};
-pub use tables::Tables;
+pub use tables::{Pin, Tables};
 
 /// The port registered for AMQP.
 pub const AMQP_PORT: u16 = 5672;
@@ -37,6 +37,8 @@ pub struct ServeSettings {
     pub access: AccessSettings,
     pub limits: ProtocolSettings,
     pub destinations: Destinations,
+    /// The rules among them that name a shard, where they stand.
+    pub pins: Vec<Pin>,
     pub log: LogSettings,
 }
 
@@ -101,7 +103,7 @@ pub enum SettingsError {
     /// Messages were asked to be kept on disk.
     NothingOnDisk,
     /// Queues are pinned to a shard that there is not.
-    PinnedBeyond { pattern: String, shard: u64, shards: usize },
+    PinnedBeyond { pin: Pin, shards: usize },
 }
 
 impl fmt::Display for SettingsError {
@@ -117,9 +119,11 @@ impl fmt::Display for SettingsError {
                 formatter,
                 "messages can only be kept in memory so far: leave `in-memory` out, or set it to true"
             ),
-            SettingsError::PinnedBeyond { pattern, shard, shards } => write!(
+            SettingsError::PinnedBeyond { pin: Pin { pattern, shard, file, line }, shards } => write!(
                 formatter,
-                "destination {pattern:?}: shard {shard} is out of range, as there are {shards} shards; allowed: 0 to {}",
+                "the configuration file {} is not valid: line {line}: destination {pattern:?}: shard {shard} is out of \
+                 range, as there are {shards} shards; allowed: 0 to {}",
+                file.display(),
                 shards - 1
             ),
             SettingsError::ListenTwice(address) => {
@@ -159,6 +163,7 @@ impl ServeSettings {
                 message_size_max: given.max_message_size.unwrap_or(128 << 20),
                 memory: given.memory.unwrap_or_else(half_of_the_machine),
             },
+            pins: given.destinations.pins,
             destinations: Destinations::new(given.destinations.rules, given.auto_create.unwrap_or(true)),
             log: given.log.unwrap_or_default(),
         };
@@ -168,12 +173,10 @@ impl ServeSettings {
 
     /// Whether the shards that queues are pinned to are there, when so many are.
     pub fn check_pins(&self, shards: usize) -> Result<(), SettingsError> {
-        for rule in self.destinations.rules() {
-            if let Some(shard) = rule.shard.filter(|shard| *shard >= shards as u64) {
-                return Err(SettingsError::PinnedBeyond { pattern: rule.pattern.clone(), shard, shards });
-            }
+        match self.pins.iter().find(|pin| pin.shard >= shards as u64) {
+            Some(pin) => Err(SettingsError::PinnedBeyond { pin: pin.clone(), shards }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn check(&self) -> Result<(), SettingsError> {

@@ -45,6 +45,13 @@ pub(crate) fn wants_topic(capabilities: Symbols<'_>) -> bool {
     capabilities.contains("topic") || capabilities.contains("temporary-topic")
 }
 
+/// What a producer is told whose topic cannot be published to; the bound is [`corelane_engine::PATTERN_WORDS_MAX`].
+const PRODUCER_TOPIC: &str = "a producer's topic is 1 to 128 words with dots between, none of them empty and none a wildcard (*, # or >)";
+
+/// The same for a subscriber.
+const SUBSCRIBER_TOPIC: &str = "a topic is 1 to 128 words with dots between, none of them empty; in place of a word may stand *, or # \
+                                for any number of words, and at the end > for one or more";
+
 impl Shard {
     /// The node that an address names.
     pub(crate) fn node_of(&self, address: &str, capabilities: Symbols<'_>) -> Result<Node, Refused> {
@@ -89,8 +96,7 @@ impl Shard {
         topic: &str,
     ) -> Result<(), Refused> {
         if !is_topic_name(topic) {
-            let description = "a producer's topic is words between dots, without wildcards";
-            return Err(Refused::new("amqp:invalid-field", description));
+            return Err(Refused::new("amqp:invalid-field", PRODUCER_TOPIC));
         }
         self.check_topic(topic)?;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
@@ -150,9 +156,7 @@ impl Shard {
             return Ok((topic.clone(), Some(DynamicNode::Topic(topic))));
         };
         if !is_topic_pattern(name) {
-            let description = "a topic is words between dots; in place of a word may stand *, or # for any number of them, \
-                               and at the end > for one or more";
-            return Err(Refused::new("amqp:invalid-field", description));
+            return Err(Refused::new("amqp:invalid-field", SUBSCRIBER_TOPIC));
         }
         self.check_topic(name)?;
         Ok((name.into(), None))
@@ -442,5 +446,10 @@ mod tests {
         assert_eq!(base_of("news"), ("news", ""));
         assert_eq!(base_of("news|2"), ("news", "2"));
         assert_eq!(base_of("news|global|x"), ("news", "global|x"));
+    }
+    #[test]
+    fn a_producer_is_told_the_bound_of_its_topic() {
+        let words = corelane_engine::PATTERN_WORDS_MAX.to_string();
+        assert!(PRODUCER_TOPIC.contains(&words) && SUBSCRIBER_TOPIC.contains(&words));
     }
 }

@@ -51,6 +51,11 @@ impl Producers {
         self.attached.is_empty()
     }
 
+    /// How many wait for room.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// False: it waits already.
     fn wait(&mut self, producer: ProducerAt) -> bool {
         let is_new = self.waiting.insert(producer.link, producer.shard).is_none();

@@ -325,6 +325,20 @@ hold, and where they differ:
 A word for none (`never`, `unlimited`, `all`, `none`, or 0) given to the exact name takes back what a wildcard says. A
 dead-letter of a wildcard is none for the queue that it names itself.";
 
+/// What message annotations the broker reads and writes, for people.
+pub const ANNOTATIONS: &str = "\
+Message annotations:
+
+  x-opt-delivery-delay   set by a sender: nobody gets the message for so many milliseconds
+  x-opt-delivery-time    set by a sender: nobody gets it before this time, in milliseconds since 1970; goes before the delay
+  x-opt-death-reason     set on a dead letter: rejected, expired, deliveries (it failed too often), overflow, or deleted
+  x-opt-death-queue      the queue it left last
+  x-opt-death-count      how often it has become a dead letter
+  x-opt-death-path       the queues it has left so, the first one first
+  x-opt-sender           the user who has sent it, where sender-name is set
+
+`corelane receive -v`, `browse -v` and `queue peek` show them; `corelane send --delay 5s` sets the first.";
+
 /// Why a property is not set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PropertyError {
@@ -423,11 +437,11 @@ impl Property {
             }
             (Kind::Overflow, PropertyValue::Text(word)) => {
                 let found = OverflowRule::ALL.iter().find(|overflow| overflow.word() == word);
-                rule.overflow = Some(*found.ok_or_else(|| self.out_of_range(word))?);
+                rule.overflow = Some(*found.ok_or_else(|| self.not_allowed(word))?);
             }
             (Kind::Dispatch, PropertyValue::Text(word)) => {
                 let found = DispatchRule::ALL.iter().find(|dispatch| dispatch.word() == word);
-                rule.dispatch = Some(*found.ok_or_else(|| self.out_of_range(word))?);
+                rule.dispatch = Some(*found.ok_or_else(|| self.not_allowed(word))?);
             }
             (Kind::Redelivery, PropertyValue::Table(table)) => {
                 rule.redelivery = Some(self.redelivery(table)?)
@@ -441,7 +455,7 @@ impl Property {
             }
             (Kind::Text(field), PropertyValue::Text(text)) => {
                 if text.len() > KEY_BYTES_MAX {
-                    return Err(self.out_of_range(text));
+                    return Err(self.not_allowed(text));
                 }
                 *(field.of_mut)(rule) = Some(none_as_empty(text).into());
             }
@@ -561,19 +575,16 @@ impl Property {
         let name = name.strip_prefix("queue://").unwrap_or(name);
         let fits = name.len() <= QUEUE_NAME_BYTES_MAX && !name.chars().any(char::is_control);
         let is_wildcard = name.split('.').any(|word| word == "*" || word == ">");
-        if fits && !is_wildcard { Ok(name) } else { Err(self.out_of_range(text)) }
+        if fits && !is_wildcard { Ok(name) } else { Err(self.not_allowed(text)) }
     }
 
     fn wrong_type(&self, value: &PropertyValue) -> PropertyError {
         PropertyError::WrongType { property: self.name, found: value.to_string(), allowed: self.allowed() }
     }
 
-    fn out_of_range(&self, found: &str) -> PropertyError {
-        PropertyError::OutOfRange {
-            property: self.name,
-            found: format!("{found:?}"),
-            allowed: self.allowed(),
-        }
+    /// A text that is none of those allowed.
+    fn not_allowed(&self, found: &str) -> PropertyError {
+        PropertyError::WrongType { property: self.name, found: format!("{found:?}"), allowed: self.allowed() }
     }
 }
 
@@ -720,7 +731,7 @@ pub fn help() -> String {
             let _ = writeln!(text, "      {line}");
         }
     }
-    let _ = writeln!(text, "\nMerging:\n\n{MERGING}");
+    let _ = writeln!(text, "\nMerging:\n\n{MERGING}\n\n{ANNOTATIONS}");
     text
 }
 

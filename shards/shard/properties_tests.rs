@@ -97,14 +97,15 @@ fn a_refusal_names_the_property_the_value_and_what_is_allowed() {
     refuses("prefetch", "70000", &["prefetch: 70000 is out of range", "0 to 65535"]);
     refuses("prefetch", "-1", &["-1 is out of range", "0 to 65535"]);
     refuses("prefetch", "all", &["prefetch cannot be \"all\"", "\"none\", 0 (inherited), or a limit"]);
-    refuses("dispatch", "fair", &["\"fair\" is out of range", "\"round-robin\", \"least-outstanding\""]);
+    refuses("dispatch", "fair", &["dispatch cannot be \"fair\"", "\"round-robin\", \"least-outstanding\""]);
     refuses("expiration", "soon", &["\"soon\": not a duration", "1ms to"]);
     refuses("expiration", "30", &["a duration needs its unit", "30s"]);
     refuses("expiration", "1us", &["1us is out of range", "\"never\""]);
     refuses("bytes-max", "2000TB", &["not a size"]);
     refuses("overflow", "explode", &["\"reject\", \"drop-oldest\", \"block\""]);
+    refuses("overflow", "bloc", &["overflow cannot be \"bloc\"", "\"block\""]);
     refuses("overflow", "true", &["overflow cannot be true"]);
-    refuses("dead-letter", "a.*", &["\"a.*\" is out of range", "a queue's name"]);
+    refuses("dead-letter", "a.*", &["dead-letter cannot be \"a.*\"", "a queue's name"]);
     refuses("deliveries-max", "65536", &["65536 is out of range", "1 to 65535"]);
     refuses("redelivery-delay", "{ min: 2s, max: 1s }", &["min (2s) is more than max (1s)"]);
     refuses("redelivery-delay", "{ min: 2s }", &["needs max"]);
@@ -134,5 +135,8 @@ fn the_help_tells_of_every_property_and_of_merging() {
         assert!(property.effect.ends_with('.'), "{} has its sentence", property.name);
     }
     assert!(help.contains("flags add up"));
+    for name in ["x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-sender", "x-opt-death-path"] {
+        assert!(help.contains(name), "{name}");
+    }
     assert!(help.lines().all(|line| line.chars().count() <= 140), "{help}");
 }

@@ -69,6 +69,9 @@ fn in_words(explained: &Json) -> String {
         counted(number("consumer-count"), "consumer"),
     );
     let _ = writeln!(text, "{}", cell(&explained["summary"]));
+    if !explained["full"].is_null() {
+        let _ = writeln!(text, "{}", cell(&explained["full"]));
+    }
     if explained["head"].is_object() {
         text.push('\n');
         text.push_str(&head_words(&explained["head"]));

@@ -8,7 +8,8 @@ use corelane_shard::quantity::{duration_us, size_bytes};
 
 use super::{DONE, INCOMPLETE};
 use crate::client::{
-    Client, ClientError, Ended, Selection, SendOptions, TextMessage, Url, show_body, show_details,
+    Client, ClientError, Ended, PropertyValue, Selection, SendOptions, TextMessage, Url, show_body,
+    show_details,
 };
 
 /// The largest body that `--size` makes.
@@ -64,9 +65,16 @@ pub(super) struct SendArguments {
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
 
+    /// How long the queue holds the message back before anyone gets it, such as 5s (x-opt-delivery-delay)
+    #[arg(long, value_name = "DURATION", value_parser = delay_ms)]
+    delay: Option<u64>,
+
     /// An application property, for selectors; may be given several times
+    ///
+    /// A number, true and false are sent as such: `attempt=1` fits the selector `attempt < 3`. All else is text, and so is what
+    /// stands in quotes, single or double, which are not sent: `code='\"1\"'` in a shell.
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = property)]
-    property: Vec<(String, String)>,
+    property: Vec<(String, PropertyValue)>,
 
     #[command(flatten)]
     broker: BrokerArgument,
@@ -77,6 +85,7 @@ Examples:
   corelane send orders 'a first order'
   corelane send orders -n 1000 --size 64KiB
   corelane send orders 'a red one' --property colour=red --priority 7
+  corelane send orders 'a second try' -p attempt=2 --delay 30s
   date | corelane send orders - --url amqp://alice:secret@broker.example:5672";
 
 /// Take messages out of a queue, and print their bodies, one a line.
@@ -129,7 +138,7 @@ struct ReceiveCommon {
     #[arg(long, value_name = "SELECTOR")]
     selector: Option<String>,
 
-    /// Print each message's header and properties, too
+    /// Print each message's header, annotations and properties, too
     #[arg(short, long)]
     verbose: bool,
 
@@ -153,11 +162,18 @@ pub(super) fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
         durable: arguments.durable,
         priority: arguments.priority,
         ttl_ms: arguments.ttl,
+        delay_ms: arguments.delay,
         group_id: arguments.group.clone(),
         properties: arguments.property.clone(),
     };
     let mut client = Client::connect(&arguments.broker.url)?;
-    let report = client.send(&arguments.address, message, arguments.count, &options)?;
+    let (address, count) = (&arguments.address, arguments.count);
+    let report = client.send_telling(address, message, count, &options, |sent| {
+        eprintln!(
+            "corelane: sent {sent} of {count}; waiting until the broker takes more. Is {address:?} full? \
+             `corelane explain` says so for a queue"
+        );
+    })?;
     client.close()?;
     if report.accepted == report.total() {
         return Ok(DONE);
@@ -288,10 +304,37 @@ fn ttl_ms(text: &str) -> Result<u32, String> {
     u32::try_from(us.div_ceil(1000)).map_err(|_| "at most 49 days".to_owned())
 }
 
-fn property(text: &str) -> Result<(String, String), String> {
+fn delay_ms(text: &str) -> Result<u64, String> {
+    Ok(duration_us(text).map_err(|error| error.to_string())?.div_ceil(1000))
+}
+
+fn property(text: &str) -> Result<(String, PropertyValue), String> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), property_value(value))),
         Some(_) | None => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+/// A number as JSON writes it (so `007` and `+49` are text, and what fits into no 64 bits, too), true and false; else a text.
+fn property_value(text: &str) -> PropertyValue {
+    let quoted = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
+    if let Some(inner) = quoted {
+        return PropertyValue::Text(inner.to_owned());
+    }
+    let is_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    match (text, serde_json::from_str::<serde_json::Number>(text)) {
+        ("true", _) => PropertyValue::Boolean(true),
+        ("false", _) => PropertyValue::Boolean(false),
+        (_, Ok(number)) if is_number && !text.ends_with(char::is_whitespace) => {
+            match (number.as_i64(), number.as_f64()) {
+                (Some(integer), _) => PropertyValue::Integer(integer),
+                (None, Some(float)) if !number.is_u64() && text.contains(['.', 'e', 'E']) => {
+                    PropertyValue::Float(float)
+                }
+                _ => PropertyValue::Text(text.to_owned()),
+            }
+        }
+        _ => PropertyValue::Text(text.to_owned()),
     }
 }
 
@@ -312,9 +355,29 @@ mod tests {
 
     #[test]
     fn properties_have_a_name() {
-        assert_eq!(property("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
-        assert_eq!(property("a="), Ok(("a".to_owned(), String::new())));
+        let text = |text: &str| PropertyValue::Text(text.to_owned());
+        assert_eq!(property("a=b=c"), Ok(("a".to_owned(), text("b=c"))));
+        assert_eq!(property("a="), Ok(("a".to_owned(), text(""))));
         assert!(property("=b").is_err());
         assert!(property("a").is_err());
+    }
+
+    #[test]
+    fn numbers_and_flags_are_sent_as_such_and_what_is_quoted_as_text() {
+        let check = |text, expected| assert_eq!(property_value(text), expected, "{text:?}");
+        check("1", PropertyValue::Integer(1));
+        check("-12", PropertyValue::Integer(-12));
+        check("1.5", PropertyValue::Float(1.5));
+        check("2e3", PropertyValue::Float(2000.0));
+        check("true", PropertyValue::Boolean(true));
+        check("false", PropertyValue::Boolean(false));
+        for text in
+            ["", "red", "007", "+49", "1 ", " 1", "0x10", "nan", "True", "18446744073709551615", "\"", "null"]
+        {
+            check(text, PropertyValue::Text(text.to_owned()));
+        }
+        for (text, inner) in [("\"1\"", "1"), ("'true'", "true"), ("\"\"", ""), ("'\"1\"'", "\"1\"")] {
+            check(text, PropertyValue::Text(inner.to_owned()));
+        }
     }
 }

@@ -48,7 +48,7 @@ Examples:
   corelane queue set orders prefetch=10
   corelane queue set orders prefetch=                    as the configuration file has it
   corelane queue peek orders -n 5
-  corelane queue move failed orders --selector \"attempt < 3\"
+  corelane queue move failed orders --selector \"colour = 'red'\"
   corelane queue purge orders                            all of them
   corelane queue purge orders --selector \"attempt > 9\"
 
@@ -479,6 +479,9 @@ fn message_lines(message: &Json) -> String {
         line.push_str(&format!(", expires in {}", duration(&message["expires-in-us"])));
     }
     line.push('\n');
+    if message["message-annotations"].as_object().is_some_and(|annotations| !annotations.is_empty()) {
+        line.push_str(&format!("    annotations {}\n", cell(&message["message-annotations"])));
+    }
     if message["application-properties"].as_object().is_some_and(|properties| !properties.is_empty()) {
         line.push_str(&format!("    {}\n", cell(&message["application-properties"])));
     }

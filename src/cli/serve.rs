@@ -81,6 +81,10 @@ pub(super) struct ServeArguments {
     max_message_size: Option<u64>,
 
     /// Memory for messages, shared among the shards; when it is used up, messages are refused [default: half of the machine's]
+    ///
+    /// It does not count the queues themselves. Each takes about 10 KiB while there is a message in it, and a shard has at most
+    /// 1,048,576: who may make queues by name (auto-create) can take about 10 GiB a shard. `--no-auto-create`, or `auto-create` of
+    /// destinations, says who may; `auto-delete` and `idle-expiry` delete those that nobody uses.
     #[arg(long, value_name = "SIZE", env = "CORELANE_MEMORY", value_parser = count(setting::MEMORY))]
     memory: Option<u64>,
 

@@ -6,6 +6,7 @@ use corelane_protocol::amqp10::{AttachRequest, LinkId, Outgoing, Progress, SendR
 use corelane_wire::amqp10::{
     Encode, Header, MessageId, Properties, ReceiverSettleMode, SenderSettleMode, Source, Symbols, Target,
     TargetArchetype, Value, write_amqp_value, write_application_properties, write_data,
+    write_message_annotations,
 };
 
 use super::{ANSWER_US_MAX, Client, ClientError, Fate, Notice, Reason};
@@ -13,15 +14,40 @@ use super::{ANSWER_US_MAX, Client, ClientError, Fate, Notice, Reason};
 /// Bytes that are gathered before they are sent.
 const OUTPUT_BYTES: usize = 64 << 10;
 
+/// How long the broker may give no credit until the user is told.
+const WAIT_TOLD_US: u64 = 1_000_000;
+
 /// How messages are to be treated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SendOptions {
     pub durable: bool,
     pub priority: Option<u8>,
     pub ttl_ms: Option<u32>,
+    /// How long the queue holds them back.
+    pub delay_ms: Option<u64>,
     pub group_id: Option<String>,
-    /// Application properties; values are strings.
-    pub properties: Vec<(String, String)>,
+    /// Application properties.
+    pub properties: Vec<(String, PropertyValue)>,
+}
+
+/// The value of an application property.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PropertyValue {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+}
+
+impl PropertyValue {
+    fn to_amqp(&self) -> Value<'_> {
+        match self {
+            PropertyValue::Text(text) => Value::String(text),
+            PropertyValue::Integer(number) => Value::Long(*number),
+            PropertyValue::Float(number) => Value::Double(*number),
+            PropertyValue::Boolean(value) => Value::Boolean(*value),
+        }
+    }
 }
 
 /// What is in a message.
@@ -75,6 +101,18 @@ impl Client {
         count: u64,
         options: &SendOptions,
     ) -> Result<SendReport, ClientError> {
+        self.send_telling(address, message, count, options, |_| {})
+    }
+
+    /// The same, telling once if for a while nothing can be sent because the broker gives no credit: how many were sent by then.
+    pub fn send_telling(
+        &mut self,
+        address: &str,
+        message: TextMessage<'_>,
+        count: u64,
+        options: &SendOptions,
+        mut waits: impl FnMut(u64),
+    ) -> Result<SendReport, ClientError> {
         let link = self.attach_sender(address)?;
         let size_max = self.connection.message_size_max(link);
         let pattern;
@@ -91,17 +129,27 @@ impl Client {
         let mut report = SendReport::default();
         let mut sent = 0;
         let mut bytes = Vec::new();
+        // When the user is told that there is no credit.
+        let (mut tell_at, mut told) = (None, false);
         while report.total() < count {
             while sent < count && self.connection.can_send(link) == SendReadiness::Ready {
                 sent += 1;
+                tell_at = None;
                 bytes.clear();
                 encode(&mut bytes, message, sent, options);
                 self.send_whole(address, link, sent, &bytes, &mut report)?;
             }
             // Waiting for credit may take long: the queue may be full. Answers to what was sent may not.
             let deadline = (sent > report.total()).then(|| self.now() + ANSWER_US_MAX);
-            match self.next_notice(deadline)? {
+            if sent < count && !told {
+                tell_at.get_or_insert_with(|| self.now() + WAIT_TOLD_US);
+            }
+            match self.next_notice([deadline, tell_at].into_iter().flatten().min())? {
                 Some(notice) => self.take_notice(address, link, notice, &mut report)?,
+                None if tell_at.is_some_and(|at| at <= self.now()) => {
+                    waits(sent);
+                    (tell_at, told) = (None, true);
+                }
                 None => return Err(ClientError::NoAnswer { url: self.url.clone(), awaited: "an outcome" }),
             }
         }
@@ -234,6 +282,9 @@ fn encode(bytes: &mut Vec<u8>, message: TextMessage<'_>, number: u64, options: &
     if header != Header::default() {
         header.encode(bytes);
     }
+    if let Some(delay_ms) = options.delay_ms {
+        write_message_annotations(bytes, &[("x-opt-delivery-delay", Value::Ulong(delay_ms))]);
+    }
     let properties = Properties {
         message_id: Some(MessageId::Ulong(number)),
         content_type: match message {
@@ -246,7 +297,7 @@ fn encode(bytes: &mut Vec<u8>, message: TextMessage<'_>, number: u64, options: &
     properties.encode(bytes);
     if !options.properties.is_empty() {
         let pairs: Vec<(&str, Value<'_>)> =
-            options.properties.iter().map(|(key, value)| (key.as_str(), Value::String(value))).collect();
+            options.properties.iter().map(|(key, value)| (key.as_str(), value.to_amqp())).collect();
         write_application_properties(bytes, &pairs);
     }
     match message {

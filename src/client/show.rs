@@ -22,7 +22,7 @@ pub fn show_body(message: &[u8]) -> String {
     text
 }
 
-/// Header, properties and application properties, a line each.
+/// Header, message annotations, properties and application properties, a line each.
 pub fn show_details(message: &[u8]) -> String {
     let mut text = String::new();
     if let Err(error) = write_details(&mut text, message) {
@@ -72,6 +72,13 @@ fn write_details(text: &mut String, message: &[u8]) -> Result<(), DecodeError> {
         if let Some(ttl) = header.ttl {
             line("ttl", format!("{ttl}ms"));
         }
+    }
+    for pair in sections.message_annotations.map(message)? {
+        let (key, value) = pair?;
+        let mut shown = String::new();
+        write_value(&mut shown, &value, 0)?;
+        let name = key.as_str().map_or_else(|| show_value(&key), escape);
+        line(&format!("annotation {name}"), shown);
     }
     for (name, value) in named_properties(&sections.properties(message)?.decode()?) {
         line(name, value);
@@ -258,7 +265,7 @@ fn is_control(c: char) -> bool {
 mod tests {
     use corelane_wire::amqp10::{
         Encode, Header, ListWriter, MapWriter, Raw, Reader, write_amqp_value, write_application_properties,
-        write_data,
+        write_data, write_message_annotations,
     };
 
     use super::*;
@@ -315,6 +322,7 @@ mod tests {
     fn details() {
         let mut message = Vec::new();
         Header { priority: 7, ttl: Some(5), ..Header::default() }.encode(&mut message);
+        write_message_annotations(&mut message, &[("x-opt-sender", Value::String("alice"))]);
         let properties = Properties {
             message_id: Some(MessageId::Ulong(1)),
             subject: Some("s\n"),
@@ -325,7 +333,7 @@ mod tests {
             &mut message,
             &[("colour", Value::String("red")), ("n", Value::Int(-1))],
         );
-        let expected = "  durable: false\n  priority: 7\n  delivery-count: 0\n  ttl: 5ms\n  message-id: 1\n  \
+        let expected = "  durable: false\n  priority: 7\n  delivery-count: 0\n  ttl: 5ms\n  annotation x-opt-sender: \"alice\"\n  message-id: 1\n  \
                         subject: s\\n\n  property colour: \"red\"\n  property n: -1\n";
         assert_eq!(show_details(&message), expected);
     }

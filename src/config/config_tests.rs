@@ -171,6 +171,7 @@ fn a_wrong_file_is_told_with_file_place_reason_and_what_is_allowed() {
     check("[destinations]\na = 1", &["line 2", "the properties of \"a\""]);
     check("[destinations.\"a..b\"]", &["empty word"]);
     check("[destinations.\"a.b*\"]", &["line 1", "stands for a whole word"]);
+    check("[destinations.\"a.#\"]", &["line 1", "wildcard of subscribers", "\">\""]);
     check("[destinations.\"a.>.b\"]", &["line 1", "stands for all words that follow"]);
     check("[destinations.a]\n[destinations.a]", &["line 2", "duplicate key"]);
     check("shards = 1\nshards = 2", &["line 2", "duplicate key"]);
@@ -263,7 +264,7 @@ fn a_pin_needs_its_shard() {
     let settings = settings("[destinations.a]\nshard = 3").unwrap();
     assert_eq!(settings.check_pins(4), Ok(()));
     let error = settings.check_pins(2).unwrap_err().to_string();
-    assert!(error.contains("\"a\"") && error.contains("0 to 1"), "{error}");
+    assert!(error.contains("line 1: destination \"a\"") && error.contains("0 to 1"), "{error}");
 }
 
 /// What the README says of destinations: an example that holds, and the names of all properties, in order.

@@ -119,12 +119,13 @@ impl Layer {
 
     /// The layer of a text that stands in this file.
     pub fn from_text(file: &Path, text: &str) -> Result<Layer, FileError> {
-        let layer: Layer =
+        let mut layer: Layer =
             toml::from_str(text).map_err(|error| FileError::Invalid { file: file.to_owned(), error })?;
         contradictions::check(&layer.destinations.rules).map_err(|error| {
             let line = layer.destinations.line(text, &error.pattern);
             FileError::Contradiction { file: file.to_owned(), line, error }
         })?;
+        layer.destinations.note_pins(file, text);
         Ok(layer)
     }
 

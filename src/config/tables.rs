@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use corelane_shard::DestinationRule;
 use corelane_shard::properties::{self, PropertyError, PropertyValue};
@@ -18,6 +19,18 @@ pub struct Tables {
     pub rules: Vec<DestinationRule>,
     /// Where each of them stands in the text.
     places: Vec<Range<usize>>,
+    /// Those that name a shard; there once [`Tables::note_pins`] was called.
+    pub pins: Vec<Pin>,
+}
+
+/// A rule that names a shard, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    pub pattern: String,
+    pub shard: u64,
+    pub file: PathBuf,
+    /// Counted from 1.
+    pub line: usize,
 }
 
 impl Tables {
@@ -27,6 +40,16 @@ impl Tables {
         let start = index.and_then(|index| self.places.get(index)).map_or(0, |place| place.start);
         let before = text.get(..start).unwrap_or_default();
         1 + before.matches('\n').count()
+    }
+
+    /// Notes where rules name shards, in the text of this file.
+    pub fn note_pins(&mut self, file: &Path, text: &str) {
+        let pin = |rule: &DestinationRule| {
+            let (pattern, shard) = (rule.pattern.clone(), rule.shard?);
+            let line = self.line(text, &pattern);
+            Some(Pin { pattern, shard, file: file.to_owned(), line })
+        };
+        self.pins = self.rules.iter().filter_map(pin).collect();
     }
 }
 
@@ -73,6 +96,11 @@ fn check_pattern(pattern: &str) -> Result<(), String> {
     for (index, word) in words.iter().enumerate() {
         if word.is_empty() {
             return Err(format!("{pattern:?} has an empty word; a name is words with \".\" between"));
+        }
+        if *word == "#" {
+            return Err(format!(
+                "in {pattern:?}, \"#\" is a wildcard of subscribers, not of rules; use \">\" at the end, as in \"orders.>\""
+            ));
         }
         if word.contains('*') && *word != "*" {
             return Err(format!("in {pattern:?}, \"*\" stands for a whole word, as in \"orders.*\""));

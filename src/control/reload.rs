@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use corelane_shard::Destinations;
 
-use crate::config::ServeSettings;
+use crate::config::{Pin, ServeSettings};
 
 /// How to read the settings once more: the same flags and variables over the file as it is then.
 pub struct Reread {
@@ -73,11 +73,7 @@ impl Reload {
 }
 
 /// Settings that differ and hold for the life of the process.
-fn fixed_differences(started: &ServeSettings, read: &ServeSettings) -> Vec<&'static str> {
-    let pins = |settings: &ServeSettings| {
-        let rules = settings.destinations.rules().iter();
-        rules.filter_map(|rule| Some((rule.pattern.clone(), rule.shard?))).collect::<Vec<_>>()
-    };
+fn fixed_differences(started: &ServeSettings, read: &ServeSettings) -> Vec<String> {
     let differences = [
         ("listen", started.listeners != read.listeners),
         ("shards", started.shards != read.shards),
@@ -91,7 +87,19 @@ fn fixed_differences(started: &ServeSettings, read: &ServeSettings) -> Vec<&'sta
         ("max-message-size", started.limits.message_size_max != read.limits.message_size_max),
         ("memory", started.limits.memory != read.limits.memory),
         ("log", started.log != read.log),
-        ("the shard of a destination", pins(started) != pins(read)),
     ];
-    differences.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    let named = differences.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned());
+    named.chain(moved_pins(started, read)).collect()
+}
+
+/// The destinations that one of the two pins to another shard than the other does.
+fn moved_pins(started: &ServeSettings, read: &ServeSettings) -> Vec<String> {
+    let shard_of = |pins: &[Pin], pattern: &str| {
+        pins.iter().rev().find(|pin| pin.pattern == pattern).map(|pin| pin.shard)
+    };
+    let mut patterns: Vec<&str> = started.pins.iter().chain(&read.pins).map(|pin| &*pin.pattern).collect();
+    patterns.sort_unstable();
+    patterns.dedup();
+    patterns.retain(|pattern| shard_of(&started.pins, pattern) != shard_of(&read.pins, pattern));
+    patterns.into_iter().map(|pattern| format!("the shard of destination {pattern:?}")).collect()
 }

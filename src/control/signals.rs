@@ -1,17 +1,22 @@
 //! Has somebody asked the process to stop (SIGTERM, SIGINT), or to read its configuration again (SIGHUP)? Noted by a thread of
 //! their own.
 //!
-//! Invariant: a signal that came after `listen` is never lost, and never ends the process by itself.
+//! Invariant: a signal that came after `listen` is never lost, and never ends the process by itself. One that asks to stop within
+//! [`SAME_SIGNAL`] of another is the same: whoever ends a process and its group sends two at once, and means one.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals as Incoming;
 
 use crate::driver::Doorbell;
+
+/// Signals that ask to stop, this close together, are one.
+const SAME_SIGNAL: Duration = Duration::from_millis(100);
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +58,15 @@ impl Signals {
 }
 
 fn wait(mut incoming: Incoming, note: &Sender<Signal>, bell: &OnceLock<Doorbell>) {
+    let mut stopped: Option<Instant> = None;
     for signal in incoming.forever() {
         let signal = if signal == SIGHUP { Signal::Reload } else { Signal::Stop };
+        if signal == Signal::Stop {
+            if stopped.is_some_and(|at| at.elapsed() < SAME_SIGNAL) {
+                continue;
+            }
+            stopped = Some(Instant::now());
+        }
         if note.send(signal).is_err() {
             return;
         }
@@ -76,8 +88,14 @@ mod tests {
         signals.ring_on_signal(bell.clone());
         let signal = |signal| {
             rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
-            assert!(bell.wait(Some(std::time::Duration::from_secs(10))));
+            assert!(bell.wait(Some(Duration::from_secs(10))));
         };
+        signal(rustix::process::Signal::TERM);
+        assert_eq!(signals.take(), Some(Signal::Stop));
+        // Again at once: the same. Later: another.
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
+        assert!(!bell.wait(Some(2 * SAME_SIGNAL)), "one signal counts twice");
+        assert_eq!(signals.take(), None);
         signal(rustix::process::Signal::TERM);
         assert_eq!(signals.take(), Some(Signal::Stop));
         signal(rustix::process::Signal::HUP);

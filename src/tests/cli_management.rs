@@ -238,6 +238,36 @@ fn explain_reads_like_sentences() {
     assert_eq!(json["summary"], summary);
 }
 
+/// A full queue, and those that wait until it has room.
+#[test]
+fn who_waits_for_room_is_told() {
+    let broker = Broker::start("2");
+    let full = |name: &str, overflow: &str, count: &str| {
+        broker.ok(&["queue", "create", name, "--set", "messages-max=2", "--set", overflow]);
+        broker.ok(&["send", name, "x", "-n", count]);
+        broker.ok(&["explain", name])
+    };
+    let refuses = full("strict", "overflow=reject", "2");
+    assert!(refuses.contains("\nThe queue is full (messages-max 2); overflow = reject: "), "{refuses}");
+    let roomy = full("roomy", "overflow=block", "1");
+    assert!(!roomy.contains("full"), "{roomy}");
+    let blocks = full("slow", "overflow=block", "2");
+    assert!(blocks.contains("overflow = block: 0 producers wait for room.\n"), "{blocks}");
+    let url = format!("amqp://{}", broker.address);
+    let mut sender = corelane();
+    sender.args(["send", "slow", "x", "-n", "9", "--url", &url]).stderr(Stdio::null());
+    let mut sender = sender.spawn().unwrap();
+    let expected = "The queue is full (messages-max 2); overflow = block: 1 producer waits for room.";
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !broker.ok(&["explain", "slow"]).contains(expected) {
+        assert!(std::time::Instant::now() < patience, "{}", broker.ok(&["explain", "slow"]));
+    }
+    let connections = broker.ok(&["connections"]);
+    assert!(connections.contains("room in the full queue that link \"send-slow\" sends to"), "{connections}");
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+}
+
 #[test]
 fn wrong_arguments_and_unreachable_brokers_are_told() {
     let usage = |line: &[&str]| {

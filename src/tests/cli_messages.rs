@@ -171,6 +171,45 @@ fn selectors_choose_messages() {
 }
 
 #[test]
+fn numbers_in_properties_are_compared_and_annotations_are_shown() {
+    let broker = Broker::start(&["--shards", "1"]);
+    broker.check(&["send", "jobs", "one", "-p", "attempt=1", "-p", "last=true"], "");
+    broker.check(&["send", "jobs", "five", "-p", "attempt=5"], "");
+    broker.check(&["send", "jobs", "text", "-p", "attempt='1'", "--delay", "1ms"], "");
+    broker.check(&["browse", "jobs", "--selector", "attempt < 3"], "one\n");
+    broker.check(&["browse", "jobs", "--selector", "last = true"], "one\n");
+    broker.check(&["receive", "jobs", "--selector", "attempt = '1'"], "text\n");
+    broker.check(&["send", "later", "x", "--delay", "1h"], "");
+    broker.check(&["browse", "later"], "");
+    let (_, peeked, _) = broker.run(&["queue", "peek", "later"]);
+    assert!(peeked.contains("x-opt-delivery-delay") && peeked.contains("3600000"), "{peeked}");
+    broker.check(&["send", "soon", "x", "--delay", "1ms"], "");
+    let (_, shown, _) = broker.run(&["receive", "soon", "-v", "--timeout", "10"]);
+    assert!(shown.contains("annotation x-opt-delivery-delay: 1\n"), "{shown}");
+}
+
+#[test]
+fn a_sender_that_waits_for_room_says_so_once() {
+    let broker = Broker::start(&["--shards", "1"]);
+    let make = ["queue", "create", "full", "--set", "messages-max=2", "--set", "overflow=block"];
+    broker.check(&make, "");
+    let url = broker.url();
+    let mut sender = corelane();
+    sender.args(["send", "full", "x", "-n", "10", "--url", &url]).stderr(Stdio::piped());
+    let mut sender = sender.spawn().unwrap();
+    let mut said = BufReader::new(sender.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("of 10; waiting") && line.contains("\"full\""), "{line}");
+    let (code, taken, _) = broker.run(&["receive", "full", "-n", "10", "--timeout", "30"]);
+    assert_eq!((code, taken.lines().count()), (0, 10));
+    assert!(sender.wait().unwrap().success());
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}
+
+#[test]
 fn a_queue_that_must_exist_is_told_about() {
     let broker = Broker::start(&["--shards", "2", "--no-auto-create"]);
     for command in ["send", "receive", "browse"] {

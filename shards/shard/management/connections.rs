@@ -1,5 +1,7 @@
 //! What is there to know of a connection, and how does an operator end one?
 
+use corelane_protocol::amqp10::LinkId;
+
 use super::data::{Data, Pairs};
 use super::kinds::Kind;
 use super::question::Answer;
@@ -47,7 +49,7 @@ fn links(view: &ConnectionView<'_>, is_meant: impl Fn(&Link) -> bool) -> usize {
     view.connection.links.iter().flatten().filter(|link| is_meant(link)).count()
 }
 
-/// Why what the peer sends is not read, or what it is sent is not taken.
+/// Why what the peer sends is not read, what it is sent is not taken, or what else holds it up.
 fn waits_for(connection: &Connection) -> Option<String> {
     match connection.hold {
         Some(Hold::Credentials) => Some("its credentials are being checked".to_owned()),
@@ -56,8 +58,22 @@ fn waits_for(connection: &Connection) -> Option<String> {
         Some(Hold::Turn) => Some("others have their turn first".to_owned()),
         Some(Hold::Output) => Some("its client does not read what it is sent".to_owned()),
         None if connection.output_blocked => Some("its client reads slowly".to_owned()),
-        None => None,
+        None => waits_for_room(connection),
     }
+}
+
+/// Its links that have no credit because a queue they send to is full.
+fn waits_for_room(connection: &Connection) -> Option<String> {
+    let waiting = connection.links.iter().enumerate().filter_map(|(index, link)| match link {
+        Some(Link::Producer(producer)) if !producer.waits_for.is_empty() => Some(LinkId(index as u32)),
+        _ => None,
+    });
+    let mut waiting = waiting.peekable();
+    let first = connection.protocol.link_name(*waiting.peek()?).unwrap_or_default().to_owned();
+    Some(match waiting.count() - 1 {
+        0 => format!("room in the full queue that link {first:?} sends to"),
+        more => format!("room in the full queues that link {first:?} and {more} more send to"),
+    })
 }
 
 impl Shard {

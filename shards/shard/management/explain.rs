@@ -2,7 +2,8 @@
 //! sentences for operators.
 
 use corelane_engine::{
-    Cause, ConsumerId, ConsumerList, Depth, EntryState, PauseReason, Place, QueueId, Verdict,
+    Cause, ConsumerId, ConsumerList, Depth, EntryState, Overflow, PauseReason, Place, QueueId,
+    QueueProperties, Verdict,
 };
 use corelane_wire::amqp10::Property;
 
@@ -41,6 +42,9 @@ impl Shard {
         let depth = self.engine.depth(queue).unwrap_or_default();
         let summary = tally.summary(depth, head.is_some());
         let head = head.and_then(|place| self.head_facts(now, queue, place));
+        let node = self.queues.get(queue);
+        let waiting = node.map_or(0, |node| node.producers.waiting());
+        let full = node.and_then(|node| full_words(&node.destination.properties, depth, waiting));
         let queue = pairs![
             "queue" => name.to_owned(),
             "shard" => self.index,
@@ -52,6 +56,8 @@ impl Shard {
             "retired" => depth.retired,
             "consumer-count" => tally.all,
             "summary" => summary,
+            "full" => full,
+            "producers-waiting" => waiting,
             "head" => head.map_or(Data::Null, Data::Map),
         ];
         Answer::Explained(Box::new(Explained { queue: Some(queue), consumers }))
@@ -281,6 +287,33 @@ impl Tally {
         };
         format!("Nobody takes the first message: of {whose}, {}.", parts.join(", "))
     }
+}
+
+/// What becomes of messages that find the queue at its bounds; none: there is room, or no bound.
+fn full_words(properties: &QueueProperties, depth: Depth, waiting: usize) -> Option<String> {
+    let bounds = [
+        ("messages-max", properties.messages_max, depth.messages),
+        ("bytes-max", properties.bytes_max, depth.bytes),
+    ];
+    let reached = bounds
+        .into_iter()
+        .find_map(|(name, max, count)| max.filter(|max| count >= *max).map(|max| (name, max)));
+    let producers = |waiting| match waiting {
+        1 => "1 producer waits for room".to_owned(),
+        waiting => format!("{waiting} producers wait for room"),
+    };
+    let Some((name, max)) = reached else {
+        // Those that are let go on one after the other.
+        return (waiting > 0).then(|| format!("The queue has room again, and {}.", producers(waiting)));
+    };
+    let what = match properties.overflow {
+        Overflow::Reject => "overflow = reject: what is sent is refused".to_owned(),
+        Overflow::DropOldest => {
+            "overflow = drop-oldest: what is sent takes the place of the oldest".to_owned()
+        }
+        Overflow::Block => format!("overflow = block: {}", producers(waiting)),
+    };
+    Some(format!("The queue is full ({name} {max}); {what}."))
 }
 
 fn consumers_words(count: usize) -> String {

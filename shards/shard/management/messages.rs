@@ -65,6 +65,12 @@ impl Shard {
             "group-id" => property(Property::GroupId),
         ];
         let Ok(sections) = Sections::scan(message.bytes()) else { return shown };
+        let annotations = sections.message_annotations.value(message.bytes());
+        let fits =
+            sections.message_annotations.is_present() && annotations.len() <= PEEK_PROPERTIES_BYTES_MAX;
+        shown.extend(pairs![
+            "message-annotations" => if fits { Data::Encoded(annotations.into()) } else { Data::Null },
+        ]);
         let application = sections.application_properties.value(message.bytes());
         let fits =
             sections.application_properties.is_present() && application.len() <= PEEK_PROPERTIES_BYTES_MAX;
