@@ -276,6 +276,9 @@ impl Oracle {
             if !consumer.browse && !message.is_dead {
                 assert!(
                     died_in.may_kill(sent)
+                        // Of what is said twice of a message, one was too late.
+                        || died_in.has_deadline
+                        || message.is_loose
                         || matches!(
                             message.fate,
                             Fate::Unsure | Fate::Ending { accepted: false } | Fate::Ended { accepted: false }
