@@ -124,7 +124,7 @@ impl Shard {
             Pull::Nothing => {
                 self.counters.pulls_in_vain += 1;
                 if let Some(owner) = self.engine.owner(consumer) {
-                    self.on_nothing(owner);
+                    self.on_nothing(now, consumer, owner);
                 }
                 return 0;
             }
@@ -243,6 +243,7 @@ impl Shard {
         let is_done = target.is_exhausted()
             || target.drains() && desire == Desire::Ready && !self.engine.request_pull(now, consumer);
         let drained = if is_done { target.drained() } else { None };
+        let desire = target.desire();
         let delivery = RemoteDelivery { link, place, acquisition, counts, posted_at: now, message };
         self.peers.deliver(&mut self.effects, to, delivery);
         if desire != Desire::Ready {
@@ -254,16 +255,16 @@ impl Shard {
     }
 
     /// Drains end with the part of their consumer in its queue.
-    pub(crate) fn answer_unpulled(&mut self) {
+    pub(crate) fn answer_unpulled(&mut self, now: u64) {
         while let Some(consumer) = self.engine.poll_unpulled() {
             if let Some(owner) = self.engine.owner(consumer) {
-                self.on_nothing(owner);
+                self.on_nothing(now, consumer, owner);
             }
         }
     }
 
     /// A pull found nothing: if the peer had asked for a drain, it is done.
-    fn on_nothing(&mut self, owner: u64) {
+    fn on_nothing(&mut self, now: u64, consumer: ConsumerId, owner: u64) {
         match Owner::unpack(owner) {
             Owner::Connection { index, link } => {
                 if let Some((slot, _)) = self.connections.at(index) {
@@ -278,6 +279,7 @@ impl Shard {
                     self.peers.behind_deliveries(&mut self.effects, to, Mail::CaughtUp { link });
                 }
                 if let Some(mail) = drained {
+                    self.engine.set_notify_work_desired(now, consumer, Desire::Paused(PauseReason::NoCredit));
                     self.post(to, Lane::Control, mail);
                 }
             }

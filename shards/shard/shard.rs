@@ -221,7 +221,7 @@ impl Shard {
         more_work |= self.release_producers();
         more_work |= self.run_management(now);
         more_work |= self.run_deliveries(now);
-        self.answer_unpulled();
+        self.answer_unpulled(now);
         self.lend_all(now);
         self.finish_touched(now);
         self.peers.post_batches(&mut self.effects);

@@ -238,9 +238,11 @@ impl HomeTarget {
         self.drain.is_some()
     }
 
-    /// The answer to a drain that has come to its end.
+    /// The answer to a drain that has come to its end. Nothing follows until something is lent again: the answer says how much was
+    /// posted, and is waited for on the other side.
     pub(crate) fn drained(&mut self) -> Option<Mail> {
         let epoch = self.drain.take()?;
+        self.limit = self.posted;
         Some(Mail::Lent { link: self.link, epoch, posted: self.posted })
     }
 
@@ -349,6 +351,8 @@ impl Shard {
         let blocked = pull && desire == Desire::Ready && !self.engine.request_pull(now, consumer);
         if let (true, Some(target)) = (blocked, self.target_of(consumer)) {
             answer = answer.or(target.drained());
+            let desire = target.desire();
+            self.engine.set_notify_work_desired(now, consumer, desire);
         }
         if let Some(mail) = answer {
             self.post(to, Lane::Control, mail);
