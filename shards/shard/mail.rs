@@ -336,8 +336,8 @@ impl ConsumeRequest {
 /// How much a consumer's home may send. Counts are deliveries since the consumer attached, as serial numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loan {
-    /// Send up to this one.
-    pub limit: u32,
+    /// Send up to this one. None: as far as before; while a recall or a drain is not answered the home knows better how far that is.
+    pub limit: Option<u32>,
     /// Up to here they were written to the session, or returned: what is not is taken back if this shard stalls.
     pub acknowledged: u32,
     pub answer: Answer,

@@ -128,7 +128,8 @@ impl Target {
         }
         self.acknowledged = self.received;
         let flow = std::mem::take(&mut self.flow);
-        Some(Loan { limit: self.limit, acknowledged: self.received, answer, flow })
+        let is_asked = answer != Answer::Never || self.state == TargetState::Lending;
+        Some(Loan { limit: is_asked.then_some(self.limit), acknowledged: self.received, answer, flow })
     }
 
     /// Ends a recall or a drain whose deliveries have all arrived. True if a drain has ended.
@@ -325,7 +326,7 @@ impl Shard {
     pub(crate) fn on_lend(&mut self, now: u64, consumer: ConsumerId, loan: Loan) {
         let Some(target) = self.target_of(consumer) else { return };
         target.acknowledge(loan.acknowledged);
-        target.limit = loan.limit;
+        target.limit = loan.limit.unwrap_or(target.limit);
         let desire = target.desire();
         let mut answer = None;
         match loan.answer {
@@ -597,7 +598,7 @@ impl Shard {
             let (home, consumer) = (target.home, target.consumer);
             let was_idle = target.limit == target.received;
             if let Some(loan) = target.next_loan(credit, ready, draining) {
-                let begins = was_idle && loan.limit != loan.acknowledged;
+                let begins = was_idle && loan.limit.is_some_and(|limit| limit != loan.acknowledged);
                 self.peers.control(&mut self.effects, home, Mail::Lend { consumer, loan });
                 if let Some(connection) = self.connections.get_mut(slot).filter(|_| begins) {
                     connection.remote_at = now;
@@ -659,5 +660,25 @@ impl Settlement {
             stamp: None,
             transaction: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The home may have ended the drain already: what acknowledges deliveries must not lend once more what the drain has lent.
+    #[test]
+    fn an_acknowledgement_inside_a_drain_lends_nothing() {
+        let mut target = Target::new(1, ConsumerId { index: 0, generation: 0 });
+        let drain = target.next_loan(50, true, true).expect("the drain is asked for");
+        assert_eq!((drain.limit, drain.answer), (Some(50), Answer::Drain { epoch: 1 }));
+        target.received = 4;
+        let acknowledgement = target.next_loan(46, true, true).expect("deliveries are acknowledged");
+        assert_eq!((acknowledgement.limit, acknowledgement.acknowledged), (None, 4));
+        target.state = TargetState::Draining { posted: Some(4) };
+        assert!(target.conclude());
+        let loan = target.next_loan(30, true, false).expect("something is lent again");
+        assert_eq!(loan.limit, Some(34));
     }
 }
