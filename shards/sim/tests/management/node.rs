@@ -1,65 +1,9 @@
-//! What the management node does, over one shard and over several.
+//! What the node tells of queues, connections and consumers, and how it refuses.
 
-use corelane_protocol::amqp10::LinkId;
-use corelane_sim::{
-    Answer, Item, Operator, ReceiverOptions, SenderOptions, Setup, World, names_homed_at, request,
-};
+use corelane_sim::{Answer, Item, Operator, ReceiverOptions, SenderOptions, Setup, World, request};
 use corelane_wire::amqp10::{Header, MapWriter, MessageId, Properties, Value, write_amqp_value};
 
-fn world(shards: usize) -> World {
-    World::new(&Setup::new(shards))
-}
-
-fn name_at(shard: usize, shards: usize) -> String {
-    names_homed_at(shard, shards).next().expect("there is one for each shard")
-}
-
-fn other_at(shard: usize, shards: usize) -> String {
-    names_homed_at(shard, shards).nth(1).expect("there are many for each shard")
-}
-
-/// Sends so many messages to a queue; their bodies are their numbers, each with the property `n`.
-fn fill(world: &mut World, queue: &str, count: i32) {
-    let client = world.connect(0);
-    let sender = world.clients[client].attach_sender(queue, queue, &SenderOptions::default());
-    world.run();
-    for n in 0..count {
-        let id = format!("id-{n}");
-        let properties = Properties { message_id: Some(MessageId::String(&id)), ..Properties::default() };
-        let application = [("n", Value::Int(n))];
-        world.clients[client].send_with(
-            sender,
-            &n.to_string(),
-            &properties,
-            &application,
-            &Header::default(),
-        );
-    }
-    world.run();
-}
-
-fn consume(
-    world: &mut World,
-    shard: usize,
-    queue: &str,
-    options: &ReceiverOptions,
-    credit: u32,
-) -> (usize, LinkId) {
-    let client = world.connect(shard);
-    let link = world.clients[client].attach_receiver("consumer", queue, options);
-    world.run();
-    if credit > 0 {
-        world.clients[client].credit(link, credit);
-        world.run();
-    }
-    (client, link)
-}
-
-fn peek_bodies(operator: &mut Operator, world: &mut World, queue: &str) -> Vec<String> {
-    let count = [("count", Value::Uint(1000))];
-    let answer = operator.ask(world, "PEEK", ("queue", queue), &count, &[]);
-    (0..).map(|n| answer.at(&format!("messages.{n}.body"))).take_while(|body| body != "null").collect()
-}
+use crate::{consume, fill, name_at, other_at, peek_bodies, world};
 
 #[test]
 fn queues_are_made_read_changed_and_deleted_wherever_they_live() {
@@ -350,91 +294,6 @@ fn tables_say_what_there_is() {
 }
 
 #[test]
-fn messages_are_shown_page_by_page_with_their_holders() {
-    for shards in [1, 2] {
-        let mut world = world(shards);
-        let mut operator = Operator::new(&mut world, 0);
-        let name = name_at(shards - 1, shards);
-        fill(&mut world, &name, 30);
-        let (holder, link) = consume(&mut world, 0, &name, &ReceiverOptions::default(), 2);
-        assert_eq!(world.clients[holder].bodies(link), ["0", "1"]);
-        world.advance(3_000_000);
-        let ask = |operator: &mut Operator, world: &mut World, properties: &[(&str, Value<'_>)]| {
-            operator.ask(world, "PEEK", ("queue", &name), properties, &[])
-        };
-        let first = ask(&mut operator, &mut world, &[("count", Value::Uint(5)), ("body", Value::Uint(1))]);
-        assert_eq!(
-            (first.at("messages.0.state"), first.at("messages.2.state")),
-            ("acquired".into(), "available".into())
-        );
-        assert_eq!(first.at("messages.0.acquired-count"), "1");
-        assert!(first.at("messages.0.age-us").parse::<u64>().expect("a number") >= 3_000_000);
-        let consumer = first.at("messages.0.holder");
-        let read = operator.ask(&mut world, "READ", ("consumer", &consumer), &[], &[]);
-        assert_eq!((read.at("queue"), read.at("unsettled")), (name.clone(), "2".to_owned()));
-        assert_eq!(first.at("messages.2.holder"), "null");
-        assert_eq!(first.at("messages.4.message-id"), "id-4");
-        assert_eq!(first.at("messages.4.application-properties"), "{n: 4}");
-        assert_eq!(
-            (first.at("messages.4.body"), first.at("messages.5")),
-            ("4".to_owned(), "null".to_owned())
-        );
-        let next = first.at("next");
-        let rest =
-            ask(&mut operator, &mut world, &[("from", Value::String(&next)), ("body", Value::Uint(1))]);
-        assert_eq!(rest.at("messages.0.body"), "5");
-        assert_eq!(
-            (rest.at("messages.19.body"), rest.at("messages.19.body-cut")),
-            ("2".to_owned(), "true".to_owned())
-        );
-        let last = ask(&mut operator, &mut world, &[("from", Value::String(&rest.at("next")))]);
-        assert_eq!((last.at("messages.4.body"), last.at("next")), ("29".to_owned(), "null".to_owned()));
-    }
-}
-
-/// The messages of a queue, moved, copied and deleted, to queues here and elsewhere.
-#[test]
-fn messages_are_moved_copied_and_deleted_over_all_pairs_of_shards() {
-    const SHARDS: usize = 3;
-    for (from, to) in [(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)] {
-        let mut world = world(SHARDS);
-        let mut operator = Operator::new(&mut world, 0);
-        let source = name_at(from, SHARDS);
-        let target = other_at(to, SHARDS);
-        let entity = ("queue", &*source);
-        fill(&mut world, &source, 600);
-        let (_, _) = consume(&mut world, 1, &source, &ReceiverOptions::default(), 3);
-        let some = [
-            ("to", Value::String(&target)),
-            ("selector", Value::String("n < 10")),
-            ("count", Value::Uint(5)),
-        ];
-        let moved = operator.ask(&mut world, "MOVE", entity, &some, &[]);
-        assert_eq!((moved.status, moved.at("count")), (200, "5".to_owned()), "{moved:?}");
-        assert_eq!(peek_bodies(&mut operator, &mut world, &target), ["3", "4", "5", "6", "7"]);
-        let all = [("to", Value::String(&target)), ("selector", Value::String("n >= 590"))];
-        let copied = operator.ask(&mut world, "COPY", entity, &all, &[]);
-        assert_eq!((copied.status, copied.at("count")), (200, "10".to_owned()));
-        assert_eq!(peek_bodies(&mut operator, &mut world, &target).len(), 15);
-        assert_eq!(peek_bodies(&mut operator, &mut world, &source).len(), 595);
-        let places = [("ids", Item::Texts(&["0", "8", "9", "300", "1234567", "300"]))];
-        let deleted = operator.ask(&mut world, "DELETE-MESSAGES", entity, &[], &places);
-        // What a consumer holds is not touched, what is not there is not counted.
-        assert_eq!((deleted.status, deleted.at("count")), (200, "3".to_owned()), "{deleted:?}");
-        let rest = operator.ask(&mut world, "MOVE", entity, &[("to", Value::String(&target))], &[]);
-        assert_eq!((rest.status, rest.at("count")), (200, "589".to_owned()), "{rest:?}");
-        assert_eq!(peek_bodies(&mut operator, &mut world, &source), ["0", "1", "2"]);
-        let bodies = peek_bodies(&mut operator, &mut world, &target);
-        let numbers: Vec<u32> = bodies[15..].iter().map(|body| body.parse().expect("a number")).collect();
-        assert!(numbers.is_sorted() && numbers.len() == 589, "{numbers:?}");
-        let purged = operator.ask(&mut world, "PURGE", ("queue", &target), &[], &[]);
-        assert_eq!((purged.status, purged.at("count")), (200, "604".to_owned()), "{purged:?}");
-        let read = operator.ask(&mut world, "READ", ("queue", &target), &[], &[]);
-        assert_eq!((read.at("messages"), read.at("bytes")), ("0".to_owned(), "0".to_owned()));
-    }
-}
-
-#[test]
 fn what_an_operation_does_not_take_is_refused_and_nothing_is_done() {
     let mut world = world(2);
     let mut operator = Operator::new(&mut world, 0);
@@ -504,26 +363,6 @@ fn answers_come_although_the_memory_for_messages_is_full() {
             assert_eq!(operator.ask(&mut world, "PURGE", ("queue", name), &[], &[]).status, 200);
         }
         assert!(world.shards.iter().all(|shard| shard.memory_used() == 0), "answers that were read count");
-    }
-}
-
-#[test]
-fn a_move_to_a_queue_without_room_stops_and_loses_nothing() {
-    for (from, to) in [(0, 0), (0, 1)] {
-        let mut world = world(2);
-        let mut operator = Operator::new(&mut world, 0);
-        let source = name_at(from, 2);
-        let target = other_at(to, 2);
-        fill(&mut world, &source, 20);
-        let limit = [("messages-max", Item::Value(Value::Uint(7)))];
-        operator.ask(&mut world, "CREATE", ("queue", &target), &[], &limit);
-        let to = [("to", Value::String(&target))];
-        let moved = operator.ask(&mut world, "MOVE", ("queue", &source), &to, &[]);
-        assert_eq!(moved.status, 409, "{moved:?}");
-        let mut all = peek_bodies(&mut operator, &mut world, &target);
-        assert_eq!(all.len(), 7);
-        all.extend(peek_bodies(&mut operator, &mut world, &source));
-        assert_eq!(all, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
     }
 }
 
@@ -610,31 +449,6 @@ fn requests_by_the_thousand_without_reading_are_bounded() {
     world.run();
     assert_eq!(operator.answers(&world).len() as u64, counters.requests);
     assert_eq!(operator.ask(&mut world, "READ", ("queue", &name), &[], &[]).status, 200);
-}
-
-#[test]
-fn a_connection_that_ends_leaves_its_requests_behind() {
-    for steps in 0..40 {
-        let mut world = World::new(&Setup { seed: steps, verify: false, ..Setup::new(3) });
-        let mut operator = Operator::new(&mut world, 0);
-        let name = name_at(2, 3);
-        fill(&mut world, &name, 600);
-        let target = other_at(1, 3);
-        let to = [("to", Value::String(&target))];
-        operator.send(&mut world, "MOVE", ("queue", &name), &to, &[]);
-        operator.send(&mut world, "QUERY", ("", ""), &[], &[]);
-        for _ in 0..steps {
-            world.step();
-        }
-        world.kill(operator.client);
-        world.run();
-        world.advance(10_000_000);
-        let mut heir = Operator::new(&mut world, 0);
-        let both = [&*target, &*name].map(|queue| peek_bodies(&mut heir, &mut world, queue).len());
-        // What was on its way arrives, and is in one of the two.
-        assert_eq!(both.iter().sum::<usize>(), 600, "{both:?}");
-        assert_eq!(world.shards.iter().map(|shard| shard.requests_in_service()).sum::<usize>(), 0);
-    }
 }
 
 fn explain(operator: &mut Operator, world: &mut World, name: &str) -> Answer {
@@ -783,33 +597,6 @@ fn times_and_bytes_are_counted() {
 }
 
 #[test]
-fn what_comes_while_a_queue_is_purged_stays() {
-    let mut world = World::new(&Setup { verify: false, ..Setup::new(1) });
-    let mut operator = Operator::new(&mut world, 0);
-    let client = world.connect(0);
-    let sender = world.clients[client].attach_sender("s", "q", &SenderOptions::default());
-    fill(&mut world, "q", 3000);
-    world.advance(10);
-    let number = operator.send(&mut world, "PURGE", ("queue", "q"), &[], &[]);
-    let depth = |world: &World| {
-        let shard = &world.shards[0];
-        shard.queue("q").and_then(|queue| shard.engine().depth(queue)).map_or(0, |depth| depth.messages)
-    };
-    while depth(&world) == 3000 {
-        assert!(world.step());
-    }
-    assert!(depth(&world) > 0, "it goes in slices");
-    world.now += 10;
-    for n in 0..10 {
-        world.clients[client].send(sender, &format!("late {n}"));
-    }
-    world.run();
-    let answers = operator.answers(&world);
-    assert_eq!((answers[0].number, answers[0].at("count")), (number, "3000".to_owned()));
-    assert_eq!(peek_bodies(&mut operator, &mut world, "q").len(), 10);
-}
-
-#[test]
 fn an_answer_that_is_late_is_not_taken_for_another_shards() {
     let mut world = world(3);
     let mut operator = Operator::new(&mut world, 2);
@@ -837,30 +624,6 @@ fn an_answer_that_is_late_is_not_taken_for_another_shards() {
         (said.at("consumers.1.link"), said.at("consumers.1.problem")),
         ("from 1".into(), "null".into())
     );
-}
-
-/// More than fits one step on its way to another shard.
-#[test]
-fn large_messages_named_one_by_one_are_all_moved() {
-    for (from, to) in [(0, 0), (0, 1)] {
-        let mut world = world(2);
-        let mut operator = Operator::new(&mut world, 0);
-        let source = name_at(from, 2);
-        let target = other_at(to, 2);
-        let client = world.connect(0);
-        let sender = world.clients[client].attach_sender("s", &source, &SenderOptions::default());
-        world.run();
-        for n in 0..20 {
-            world.clients[client].send(sender, &format!("{n:0100}").repeat(1000));
-        }
-        world.run();
-        let ids: Vec<String> = (0..20).map(|n| n.to_string()).collect();
-        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-        let to = [("to", Value::String(&target))];
-        let moved = operator.ask(&mut world, "MOVE", ("queue", &source), &to, &[("ids", Item::Texts(&ids))]);
-        assert_eq!((moved.status, moved.at("count")), (200, "20".to_owned()), "{moved:?}");
-        assert_eq!(peek_bodies(&mut operator, &mut world, &target).len(), 20);
-    }
 }
 
 #[test]

@@ -2,18 +2,10 @@
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_shard::{DestinationRule, PrefetchRule};
-use corelane_sim::{
-    Answer, Item, Operator, ReceiverOptions, SenderOptions, Setup, World, names_homed_at, request,
-};
+use corelane_sim::{Answer, Item, Operator, ReceiverOptions, SenderOptions, Setup, World, request};
 use corelane_wire::amqp10::{DeliveryState, Outcome, Value};
 
-fn name_at(shard: usize, shards: usize) -> String {
-    names_homed_at(shard, shards).next().expect("there is one for each shard")
-}
-
-fn other_at(shard: usize, shards: usize) -> String {
-    names_homed_at(shard, shards).nth(1).expect("there are many for each shard")
-}
+use crate::{name_at, other_at};
 
 fn rules() -> Vec<DestinationRule> {
     let topics =
