@@ -22,25 +22,9 @@ impl<M: Message> Engine<M> {
     pub fn remove(&mut self, _now: u64, queue: QueueId, place: Place) -> Option<M> {
         let queue = self.resolve_queue(queue)?;
         let entry = self.find(queue, place).filter(|entry| self.store.entry(*entry).is_free())?;
-        Some(self.take_out(entry))
-    }
-
-    /// Removes every entry that nobody holds, delayed ones included, and answers how many that were.
-    pub fn purge(&mut self, _now: u64, queue: QueueId) -> u64 {
-        let Some(queue) = self.resolve_queue(queue) else {
-            return 0;
-        };
-        let mut count = 0;
-        let mut from = Place::FIRST;
-        while let Some(entry) = self.first_live(queue, from) {
-            from = self.store.place(entry).next();
-            if self.store.entry(entry).is_free() {
-                let message = self.take_out(entry);
-                self.spent.push(message);
-                count += 1;
-            }
-        }
-        count
+        self.queues[queue].counters.removed += 1;
+        self.withdraw(entry);
+        Some(self.remove_entry(entry))
     }
 
     /// The message that has been in a queue for longest, whatever its state.
@@ -78,12 +62,5 @@ impl<M: Message> Engine<M> {
             self.store.first_live(tree, sequence)
         });
         firsts.next()
-    }
-
-    fn take_out(&mut self, entry: EntryRef) -> M {
-        let queue = self.store.queue(entry);
-        self.queues[queue].counters.removed += 1;
-        self.withdraw(entry);
-        self.remove_entry(entry)
     }
 }

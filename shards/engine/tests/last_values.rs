@@ -170,7 +170,7 @@ fn a_key_ends_with_its_message() {
     bench.put(keyed(1, "a"));
     bench.pass(11);
     bench.put(keyed(2, "a"));
-    bench.engine.purge(bench.now, bench.queue);
+    bench.purge();
     let place = bench.put(keyed(3, "a"));
     assert_eq!(bench.engine.remove(bench.now, bench.queue, place).map(|note| note.id), Some(3));
     bench.check();

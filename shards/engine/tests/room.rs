@@ -56,7 +56,7 @@ fn s49_room_by_every_way_a_message_leaves() {
     check_room(&mut bench);
 
     let mut bench = full(2);
-    bench.engine.purge(bench.now, bench.queue);
+    bench.purge();
     check_room(&mut bench);
 
     let mut bench = Bench::new(blocking(1));
@@ -124,7 +124,7 @@ fn full_by_bytes_and_by_a_lowered_limit() {
 #[test]
 fn a_deleted_queue_is_not_told_of() {
     let mut bench = full(2);
-    bench.engine.purge(bench.now, bench.queue);
+    bench.purge();
     bench.engine.delete_queue(bench.now, bench.queue);
     assert_eq!(bench.engine.poll_room(), None);
     assert!(!bench.engine.is_full(bench.queue));
@@ -151,7 +151,7 @@ fn s48_one_of_three_queues_is_full() {
     assert_eq!(counters.map(|counters| counters.refused_publications), [2, 0, 0]);
     assert_eq!(counters.map(|counters| counters.dropped), [0, 2, 0]);
     for queue in queues {
-        engine.purge(TICK, queue);
+        purge(&mut engine, TICK, queue);
         assert_eq!(engine.depth(queue), Some(Depth::default()));
     }
     engine.verify();

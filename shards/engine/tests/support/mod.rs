@@ -48,6 +48,12 @@ pub(crate) fn grouped(id: u64, group: &str) -> Publication<Note> {
     Publication::new(Note { id, group: Some(group.into()), ..Note::default() })
 }
 
+/// Takes out all that nobody holds.
+pub(crate) fn purge(engine: &mut Engine<Note>, now: u64, queue: QueueId) -> Vec<Note> {
+    let places: Vec<Place> = engine.entries(queue, Place(0)).map(|(place, ..)| place).collect();
+    places.into_iter().filter_map(|place| engine.remove(now, queue, place)).collect()
+}
+
 /// One delivery, without its borrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Got {
@@ -97,6 +103,13 @@ impl Bench {
         let place = self.engine.enqueue(self.now, self.queue, publication).map_err(|(_, why)| why).unwrap();
         self.check();
         place
+    }
+
+    /// Takes out all that nobody holds, as an operator does.
+    pub(crate) fn purge(&mut self) -> Vec<Note> {
+        let gone = purge(&mut self.engine, self.now, self.queue);
+        self.check();
+        gone
     }
 
     pub(crate) fn put_all(&mut self, ids: impl IntoIterator<Item = u64>) {
