@@ -61,7 +61,12 @@ pub(crate) fn is_topic_pattern(name: &str) -> bool {
 
 /// Whether a topic's name is one that can be published to.
 pub(crate) fn is_topic_name(name: &str) -> bool {
-    is_pattern_valid(name) && !name.split('.').any(|word| matches!(word, "*" | "#" | ">"))
+    is_pattern_valid(name) && !has_wildcards(name)
+}
+
+/// Whether a name looks like a pattern of names.
+pub(crate) fn has_wildcards(name: &str) -> bool {
+    name.split('.').any(|word| matches!(word, "*" | "#" | ">"))
 }
 
 pub(crate) fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {

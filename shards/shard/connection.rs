@@ -112,8 +112,8 @@ pub(crate) struct Producer {
     pub(crate) answered: u32,
     /// Messages that may be on their way.
     pub(crate) window: u32,
-    /// Full queues that it has to wait for.
-    pub(crate) waits_for: Vec<QueueAt>,
+    /// Full queues that it has to wait for, with their names.
+    pub(crate) waits_for: Vec<(QueueAt, Box<str>)>,
     /// Where they go, if it is a topic.
     pub(crate) topic: Option<Box<TopicRoute>>,
     /// Messages that several shards have yet to answer.

@@ -136,7 +136,13 @@ impl Destinations {
 
     /// Whether a plain name is a topic's.
     pub fn is_topic(&self, name: &str) -> bool {
-        self.rules.iter().any(|rule| rule.topic.is_some()) && self.merged(name, None).topic == Some(true)
+        self.topic_rule(name).is_some()
+    }
+
+    /// The rule that makes a plain name a topic's.
+    pub(crate) fn topic_rule(&self, name: &str) -> Option<&DestinationRule> {
+        let says = |rule: &&DestinationRule| rule.topic.is_some() && pattern_matches(&rule.pattern, name);
+        self.rules.iter().rfind(says).filter(|rule| rule.topic == Some(true))
     }
 
     /// The shard that a name is pinned to.

@@ -83,7 +83,7 @@ pub enum Mail {
     Renew(Vec<Renewal>),
 
     /// From a queue's home: the queue is full, the link gets no more credit.
-    Wait { link: LinkRef, queue: QueueId },
+    Wait { link: LinkRef, queue: QueueId, name: Box<str> },
     /// From the home: there is room again. So many messages of the link may be on their way.
     GoOn { link: LinkRef, queue: QueueId, window: u32 },
     /// From the home: the queue that the link sends to was deleted.

@@ -112,10 +112,11 @@ impl Shard {
         }
         self.counters.producers_blocked += 1;
         let ProducerAt { shard, link } = producer;
+        let name = node.name.clone();
         if shard == self.index {
-            self.on_wait(QueueAt { shard, queue }, link);
+            self.on_wait(QueueAt { shard, queue }, name, link);
         } else {
-            self.post(shard, Lane::Control, Mail::Wait { link, queue });
+            self.post(shard, Lane::Control, Mail::Wait { link, queue, name });
         }
     }
 
@@ -212,14 +213,14 @@ impl Shard {
 /// The link's side.
 impl Shard {
     /// No more credit for the link until the queue has room.
-    pub(crate) fn on_wait(&mut self, queue: QueueAt, link: LinkRef) {
+    pub(crate) fn on_wait(&mut self, queue: QueueAt, name: Box<str>, link: LinkRef) {
         let Some((slot, link)) = self.producer_link(link) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(producer) = connection.producer_mut(link) else { return };
-        if producer.waits_for.contains(&queue) {
+        if producer.waits_for.iter().any(|(at, _)| *at == queue) {
             return;
         }
-        producer.waits_for.push(queue);
+        producer.waits_for.push((queue, name));
         if producer.waits_for.len() == 1 && producer.route != Route::Resolving {
             connection.protocol.grant_credit(link, 0, false);
             self.touch(slot);
@@ -231,7 +232,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(producer) = connection.producer_mut(link) else { return };
         let waited = !producer.waits_for.is_empty();
-        producer.waits_for.retain(|waited_for| *waited_for != queue);
+        producer.waits_for.retain(|(at, _)| *at != queue);
         if producer.route == Route::Queue(queue) {
             producer.window = window;
         }
@@ -276,7 +277,7 @@ impl Shard {
             Route::Queue(at) => Some(at),
             Route::Resolving | Route::Topic | Route::Anonymous | Route::Management => None,
         };
-        let others = waits_for.into_iter().filter(|at| Some(*at) != attached_to);
+        let others = waits_for.into_iter().map(|(at, _)| at).filter(|at| Some(*at) != attached_to);
         for QueueAt { shard, queue } in attached_to.into_iter().chain(others) {
             if shard == self.index {
                 self.on_producer_gone(now, queue, link);
@@ -298,8 +299,9 @@ impl Shard {
             if let Route::Queue(at) = producer.route {
                 moved.push((at, true, link));
             }
-            let elsewhere = producer.waits_for.iter().filter(|at| producer.route != Route::Queue(**at));
-            moved.extend(elsewhere.map(|at| (*at, false, link)));
+            let waits_for = producer.waits_for.iter().map(|(at, _)| *at);
+            let elsewhere = waits_for.filter(|at| producer.route != Route::Queue(*at));
+            moved.extend(elsewhere.map(|at| (at, false, link)));
         }
         for (QueueAt { shard, queue }, attached, link) in moved {
             if shard == self.index {

@@ -295,7 +295,8 @@ pub const PROPERTIES: &[Property] = &[
             count(0, 1023, None),
             field!(shard),
             "by the name",
-            "The shard that the queue lives on. Read when the broker starts.",
+            "The shard that the queue is to live on. Read when the broker starts. Management calls it pinned-shard; its shard is \
+             where a queue lives.",
         )
     },
     Property {

@@ -464,7 +464,7 @@ impl Shard {
                     self.renew_here(now, renewal);
                 }
             }
-            Mail::Wait { link, queue } => self.on_wait(QueueAt { shard: from, queue }, link),
+            Mail::Wait { link, queue, name } => self.on_wait(QueueAt { shard: from, queue }, name, link),
             Mail::GoOn { link, queue, window } => {
                 self.on_go_on(QueueAt { shard: from, queue }, link, window);
             }

@@ -263,7 +263,10 @@ fn who_waits_for_room_is_told() {
         assert!(std::time::Instant::now() < patience, "{}", broker.ok(&["explain", "slow"]));
     }
     let connections = broker.ok(&["connections"]);
-    assert!(connections.contains("room in the full queue that link \"send-slow\" sends to"), "{connections}");
+    assert!(
+        connections.contains("room in the full queue \"slow\" that link \"send-slow\" sends to"),
+        "{connections}"
+    );
     sender.kill().unwrap();
     sender.wait().unwrap();
 }

@@ -64,16 +64,18 @@ fn waits_for(connection: &Connection) -> Option<String> {
 
 /// Its links that have no credit because a queue they send to is full.
 fn waits_for_room(connection: &Connection) -> Option<String> {
-    let waiting = connection.links.iter().enumerate().filter_map(|(index, link)| match link {
-        Some(Link::Producer(producer)) if !producer.waits_for.is_empty() => Some(LinkId(index as u32)),
+    let mut waiting = connection.links.iter().enumerate().filter_map(|(index, link)| match link {
+        Some(Link::Producer(producer)) => Some((LinkId(index as u32), &producer.waits_for.first()?.1)),
         _ => None,
     });
-    let mut waiting = waiting.peekable();
-    let first = connection.protocol.link_name(*waiting.peek()?).unwrap_or_default().to_owned();
-    Some(match waiting.count() - 1 {
-        0 => format!("room in the full queue that link {first:?} sends to"),
-        more => format!("room in the full queues that link {first:?} and {more} more send to"),
-    })
+    let (link, queue) = waiting.next()?;
+    let link = connection.protocol.link_name(link).unwrap_or_default();
+    let others = match waiting.count() {
+        0 => String::new(),
+        1 => "; another link waits likewise".to_owned(),
+        more => format!("; {more} other links wait likewise"),
+    };
+    Some(format!("room in the full queue {queue:?} that link {link:?} sends to{others}"))
 }
 
 impl Shard {

@@ -71,39 +71,36 @@ impl Kind {
 
     /// What an operation takes, beside `name`; none: it has no such operation.
     pub(crate) fn arguments(self, operation: &str) -> Option<&'static [&'static str]> {
-        self.operations().iter().find(|(name, _)| *name == operation).map(|(_, arguments)| *arguments)
+        self.operations().find(|(name, _)| *name == operation).map(|(_, arguments)| *arguments)
     }
 
     /// Its operations and the arguments of each, beside `name`.
-    fn operations(self) -> &'static [(&'static str, &'static [&'static str])] {
-        match self {
-            Kind::Queue => &[
-                ("CREATE", &[]),
-                ("READ", &[]),
-                ("UPDATE", &[]),
-                ("DELETE", &[]),
-                ("PURGE", &[]),
-                ("MOVE", &["to", "selector", "ids", "count"]),
-                ("COPY", &["to", "selector", "ids", "count"]),
-                ("DELETE-MESSAGES", &["selector", "ids", "count"]),
-                ("PEEK", &["from", "count", "body"]),
-                ("EXPLAIN", &["count"]),
-            ],
-            Kind::Connection => &[("READ", &[]), ("DELETE", &[])],
-            Kind::Consumer | Kind::Shard | Kind::Topic => &[("READ", &[])],
-            Kind::Subscription => &[
-                ("READ", &[]),
-                ("DELETE", &[]),
-                ("PURGE", &[]),
-                ("MOVE", &["to", "selector", "ids", "count"]),
-                ("COPY", &["to", "selector", "ids", "count"]),
-                ("DELETE-MESSAGES", &["selector", "ids", "count"]),
-                ("PEEK", &["from", "count", "body"]),
-                ("EXPLAIN", &["count"]),
-            ],
-        }
+    fn operations(self) -> impl Iterator<Item = &'static Operation> {
+        let (own, of_messages): (&[Operation], &[Operation]) = match self {
+            Kind::Queue => (&[("CREATE", &[]), READ, ("UPDATE", &[]), DELETE], OF_MESSAGES),
+            Kind::Subscription => (&[READ, DELETE], OF_MESSAGES),
+            Kind::Connection => (&[READ, DELETE], &[]),
+            Kind::Consumer | Kind::Shard | Kind::Topic => (&[READ], &[]),
+        };
+        own.iter().chain(of_messages)
     }
 }
+
+/// An operation and its arguments.
+type Operation = (&'static str, &'static [&'static str]);
+
+const READ: Operation = ("READ", &[]);
+const DELETE: Operation = ("DELETE", &[]);
+
+/// What can be done to whatever has messages.
+const OF_MESSAGES: &[Operation] = &[
+    ("PURGE", &[]),
+    ("MOVE", &["to", "selector", "ids", "count"]),
+    ("COPY", &["to", "selector", "ids", "count"]),
+    ("DELETE-MESSAGES", &["selector", "ids", "count"]),
+    ("PEEK", &["from", "count", "body"]),
+    ("EXPLAIN", &["count"]),
+];
 
 /// What GET-TYPES answers: each type, with those that it extends.
 pub(crate) fn types(of: Option<Kind>) -> Pairs {
@@ -120,8 +117,7 @@ pub(crate) fn operations(of: Option<Kind>) -> Pairs {
     each(of, |kind| {
         let arguments =
             |names: &[&'static str]| Data::List(names.iter().map(|name| Data::from(*name)).collect());
-        let operations = kind.operations().iter();
-        Data::Map(operations.map(|(name, names)| ((*name).into(), arguments(names))).collect())
+        Data::Map(kind.operations().map(|(name, names)| ((*name).into(), arguments(names))).collect())
     })
 }
 

@@ -169,7 +169,7 @@ impl Shard {
         self.counters.requests += 1;
         let number = self.management.next_request;
         self.management.next_request += 1;
-        let (plan, step) = match request::parse(message.bytes()) {
+        let (plan, step) = match request::parse(message.bytes(), &self.destinations) {
             Ok(command) => {
                 let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
                 plan::start(now, command, &layout)

@@ -10,7 +10,9 @@ use super::data::{Data, Pairs, pairs};
 use super::kinds::Kind;
 use super::question::Answer;
 use super::reply::{Fault, Status};
+use super::request::WILDCARDS;
 use crate::Shard;
+use crate::address::has_wildcards;
 use crate::contradictions::check_overrides;
 use crate::destinations::DestinationRule;
 use crate::properties::{self, PROPERTIES, Property, PropertyError, PropertyValue};
@@ -112,9 +114,14 @@ fn summary(view: &QueueView<'_>, which: impl Fn((Summary, Summary)) -> Summary) 
     })
 }
 
+/// What a property is called among the attributes. `shard` is where the queue lives, so the property that pins it there is not.
+fn attribute_of(property: &Property) -> &'static str {
+    if property.name == "shard" { "pinned-shard" } else { property.name }
+}
+
 /// The names of all attributes.
 pub(crate) fn attribute_names() -> Vec<&'static str> {
-    let properties = PROPERTIES.iter().map(|property| property.name);
+    let properties = PROPERTIES.iter().map(attribute_of);
     ATTRIBUTES.iter().map(|(name, _)| *name).chain(properties).collect()
 }
 
@@ -214,7 +221,10 @@ impl Shard {
         name: &str,
         properties: &[(Box<str>, Data)],
     ) -> Result<Answer, Fault> {
-        let unknown = || Fault::unknown(Kind::Queue, name);
+        let unknown = || {
+            let Fault { status, why } = Fault::unknown(Kind::Queue, name);
+            Fault { status, why: if has_wildcards(name) { format!("{why}: {WILDCARDS}") } else { why } }
+        };
         let queue = self.queues.find(name).ok_or_else(unknown)?;
         let node = self.queues.get(queue).ok_or_else(unknown)?;
         let overrides = self.overrides_with(node.ruled_by(), &node.overrides, properties)?;

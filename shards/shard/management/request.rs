@@ -14,8 +14,9 @@ use super::data::Data;
 use super::kinds::{Kind, NODE_TYPE};
 use super::question::{PeekQuestion, Question, SweepAction, Where};
 use super::reply::{Fault, Status};
-use crate::address::{Address, is_topic_pattern};
+use crate::address::{Address, has_wildcards, is_topic_pattern};
 use crate::attach_topic::SUBSCRIPTIONS;
+use crate::destinations::Destinations;
 use crate::limits::{
     EXPLAIN_CONSUMERS, EXPLAIN_CONSUMERS_MAX, PEEK_BODY_BYTES, PEEK_BODY_BYTES_MAX, PEEK_MESSAGES,
     PEEK_MESSAGES_MAX, QUERY_NAMES_MAX, QUERY_ROWS, QUERY_ROWS_MAX, REQUEST_BYTES_MAX, SWEEP_IDS_MAX,
@@ -142,14 +143,14 @@ impl Envelope {
 }
 
 /// Reads a request.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Command, Fault> {
+pub(crate) fn parse(bytes: &[u8], destinations: &Destinations) -> Result<Command, Fault> {
     if bytes.len() > REQUEST_BYTES_MAX {
         return Err(Fault::bad(format!("a request has at most {REQUEST_BYTES_MAX} bytes")));
     }
     let unreadable = |_| Fault::bad("the request's sections could not be read");
     let sections = Sections::scan(bytes).map_err(unreadable)?;
     let properties = sections.application_properties.map(bytes).map_err(unreadable)?;
-    let request = Fields { bytes, sections, properties, body: None };
+    let request = Fields { bytes, sections, properties, body: None, destinations };
     let operation = request.required("operation", "READ")?;
     let kind = request.text("type")?.filter(|kind| !kind.is_empty());
     let request = request.with_body()?;
@@ -269,13 +270,12 @@ fn parse_topic_operation(request: &Fields<'_>, operation: &str) -> Result<Comman
 }
 
 fn parse_subscription_operation(request: &Fields<'_>, operation: &str) -> Result<Command, Fault> {
-    match operation {
-        "CREATE" => {
-            let why = "a subscription is made by a link that attaches to a topic".to_owned();
-            return Err(Fault { status: Status::NotImplemented, why });
-        }
-        "READ" | "DELETE" | "PURGE" | "MOVE" | "COPY" | "DELETE-MESSAGES" | "PEEK" | "EXPLAIN" => {}
-        _ => return Err(unknown_operation(operation, "a subscription")),
+    if operation == "CREATE" {
+        let why = "a subscription is made by a link that attaches to a topic".to_owned();
+        return Err(Fault { status: Status::NotImplemented, why });
+    }
+    if Kind::Subscription.arguments(operation).is_none() {
+        return Err(unknown_operation(operation, "a subscription"));
     }
     let queue = queue_name(request.entity()?)?;
     // What bears such a name is one.
@@ -290,9 +290,7 @@ fn parse_subscription_operation(request: &Fields<'_>, operation: &str) -> Result
 }
 
 fn parse_queue_operation(request: &Fields<'_>, operation: &str) -> Result<Command, Fault> {
-    let known =
-        ["CREATE", "READ", "UPDATE", "DELETE", "PURGE", "MOVE", "COPY", "DELETE-MESSAGES", "PEEK", "EXPLAIN"];
-    if !known.contains(&operation) {
+    if Kind::Queue.arguments(operation).is_none() {
         return Err(unknown_operation(operation, "a queue"));
     }
     let queue = queue_name(request.entity()?)?;
@@ -301,6 +299,7 @@ fn parse_queue_operation(request: &Fields<'_>, operation: &str) -> Result<Comman
         "READ" => ask(Question::ReadQueue { queue }),
         "DELETE" => ask(Question::DeleteQueue { queue }),
         "CREATE" => {
+            request.may_be_made(request.entity()?)?;
             let properties = request.attributes()?;
             ask(Question::CreateQueue { queue, properties })
         }
@@ -338,7 +337,9 @@ fn parse_sweep(request: &Fields<'_>, operation: &str, queue: Box<str>) -> Result
     let action = match operation {
         "DELETE-MESSAGES" => SweepAction::Delete,
         _ => {
-            let to = queue_name(request.required("to", "another queue")?)?;
+            let address = request.required("to", "another queue")?;
+            let to = queue_name(address)?;
+            request.may_be_made(address)?;
             if to == queue {
                 return Err(Fault::bad("`to` has to be another queue"));
             }
@@ -392,6 +393,10 @@ fn queue_name(text: &str) -> Result<Box<str>, Fault> {
     }
 }
 
+/// Where wildcards stand.
+pub(crate) const WILDCARDS: &str =
+    "rules for many queues stand in the configuration file, under [destinations]";
+
 /// What an operation of the node itself takes.
 fn node_arguments(operation: &str) -> &'static [&'static str] {
     match operation {
@@ -410,6 +415,8 @@ struct Fields<'a> {
     sections: Sections,
     properties: Map<'a>,
     body: Option<Map<'a>>,
+    /// Which names are topics'.
+    destinations: &'a Destinations,
 }
 
 impl<'a> Fields<'a> {
@@ -492,6 +499,24 @@ impl<'a> Fields<'a> {
                 Err(Fault::bad("the application property `name` (or `identity`) is missing"))
             }
             (_, _) => Err(Fault::bad("`name` and `identity` have to be strings")),
+        }
+    }
+
+    /// Whether there can be a queue of this address that gets what is sent to it.
+    fn may_be_made(&self, address: &str) -> Result<(), Fault> {
+        let (Address::Name(name) | Address::Queue(name)) = Address::parse(address) else { return Ok(()) };
+        if has_wildcards(&name) {
+            let why = format!("{name:?} has wildcards, which no queue's name has: {WILDCARDS}");
+            return Err(Fault::bad(why));
+        }
+        match self.destinations.topic_rule(&name) {
+            // Who says that a queue is meant sends to it in the same way.
+            Some(rule) if matches!(Address::parse(address), Address::Name(_)) => Err(Fault::bad(format!(
+                "{name:?} is a topic by the rule {:?}: what is sent there goes to its subscriptions; allowed: another \
+                 name, or \"queue://{name}\" for who sends to that",
+                rule.pattern
+            ))),
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -1,8 +1,9 @@
-//! What the management node does, over one shard and over several: what there is (`node`), what is done to messages (`messages`), and
-//! topics, subscriptions and links (`topics`).
+//! What the management node does, over one shard and over several: what there is (`node`), what queues may be called and be given
+//! (`queues`), what is done to messages (`messages`), and topics, subscriptions and links (`topics`).
 
 mod messages;
 mod node;
+mod queues;
 mod topics;
 
 use corelane_protocol::amqp10::LinkId;
