@@ -19,6 +19,7 @@ mod oracle;
 mod plan;
 mod random;
 mod simulation;
+mod subscribing;
 mod transacting;
 mod workload;
 mod world;

@@ -8,6 +8,7 @@
 //! - a browser sees it once;
 //! - its delivery-count is not above the number of times it failed, but for one message of each consumer that was cut off;
 //! - a group has one consumer at a time, an exclusive queue one, and nobody holds more than the queue's prefetch;
+//! - each subscription gets its own copy of what is sent to a topic, once, and all it is owed (`subscribing`);
 //! - in the end every message that the broker took has ended in a way that its queue allows.
 //!
 //! What cannot be known is not judged: what became of the last words of a client that was cut off, and deliveries to consumers whose
@@ -16,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::client::Received;
-use crate::plan::{Group, QueuePlan, Selector};
+use crate::plan::{Group, NodeKind, QueuePlan, Selector};
 
 /// A message, as it was sent.
 #[derive(Clone, Debug)]
@@ -65,6 +66,8 @@ enum Fate {
 #[derive(Clone, Debug)]
 struct Message {
     sent: Sent,
+    /// Its own number, or that of what was sent to a topic and came to a subscription as this.
+    original: usize,
     answer: Answer,
     fate: Fate,
     holder: Option<usize>,
@@ -89,6 +92,8 @@ pub(crate) struct Consumer {
     pub(crate) browse: bool,
     pub(crate) presettled: bool,
     pub(crate) is_attached: bool,
+    /// It knows that it is attached.
+    pub(crate) is_confirmed: bool,
     /// Its deliveries may have been given up by their queue.
     is_loose: bool,
     /// Unsettled deliveries: message and delivery id, in the order they came.
@@ -103,6 +108,8 @@ pub(crate) struct Consumer {
 pub(crate) struct Oracle {
     pub(crate) queues: Vec<QueuePlan>,
     messages: Vec<Message>,
+    /// By subscription and number of what was sent: what came of it.
+    copies: BTreeMap<(usize, usize), usize>,
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) deliveries: u64,
     /// By queue: how many deliveries may have failed without having been said to. One for each consumer that has ended: the oldest
@@ -118,10 +125,18 @@ impl Oracle {
             failures: vec![0; queues.len()],
             queues,
             messages: Vec::new(),
+            copies: BTreeMap::new(),
             consumers: Vec::new(),
             deliveries: 0,
             all_expired: false,
         }
+    }
+
+    /// One more queue.
+    pub(crate) fn add(&mut self, queue: QueuePlan) -> usize {
+        self.queues.push(queue);
+        self.failures.push(0);
+        self.queues.len() - 1
     }
 
     pub(crate) fn message_count(&self) -> usize {
@@ -130,8 +145,10 @@ impl Oracle {
 
     /// A message's number is its body's beginning.
     pub(crate) fn sent(&mut self, sent: Sent) -> usize {
+        let original = self.messages.len();
         self.messages.push(Message {
             sent,
+            original,
             answer: Answer::Waiting,
             fate: Fate::Open,
             holder: None,
@@ -142,6 +159,51 @@ impl Oracle {
             failed_max: 0,
         });
         self.messages.len() - 1
+    }
+
+    /// What came of a message to a topic in one of the subscriptions.
+    pub(crate) fn copy(&mut self, queue: usize, original: usize) -> usize {
+        if let Some(copy) = self.copies.get(&(queue, original)) {
+            return *copy;
+        }
+        self.messages[original].was_seen = true;
+        let sent = Sent { queue, ..self.messages[original].sent.clone() };
+        let copy = self.sent(sent);
+        self.messages[copy].original = original;
+        // Nobody is told of each one.
+        self.messages[copy].answer = Answer::Unknown;
+        self.copies.insert((queue, original), copy);
+        copy
+    }
+
+    pub(crate) fn sent_of(&self, number: usize) -> &Sent {
+        &self.messages[number].sent
+    }
+
+    /// What was sent, and stored, from this number on.
+    pub(crate) fn stored_since(&self, since: usize) -> impl Iterator<Item = (usize, &Sent)> {
+        let stored = self.messages.iter().enumerate().skip(since);
+        stored.filter(|(_, it)| it.answer == Answer::Stored).map(|(number, it)| (number, &it.sent))
+    }
+
+    /// What came of a message in a subscription, in words.
+    pub(crate) fn describe_copy(&self, queue: usize, original: usize) -> String {
+        self.copies
+            .get(&(queue, original))
+            .map_or("nothing".to_owned(), |&copy| format!("{:?}", self.messages[copy]))
+    }
+
+    /// Whether what came of a message in a subscription has come to its end, or waits because a consumer does not want it, or an
+    /// earlier one of its group.
+    pub(crate) fn is_copy_ended(&self, queue: usize, original: usize) -> bool {
+        let copy = self.copies.get(&(queue, original)).copied();
+        let group = self.messages[original].sent.group;
+        let blocks = |refused: &usize| {
+            Some(*refused) == copy || group.is_some() && self.messages[*refused].sent.group == group
+        };
+        let refuses = |it: &Consumer| it.is_attached && it.queue == queue && it.refused.iter().any(blocks);
+        copy.is_some_and(|copy| self.messages[copy].fate != Fate::Open || self.messages[copy].is_loose)
+            || self.consumers.iter().any(refuses)
     }
 
     pub(crate) fn body(number: usize, size: usize) -> String {
@@ -193,6 +255,7 @@ impl Oracle {
             browse,
             presettled,
             is_attached: true,
+            is_confirmed: false,
             is_loose: false,
             held: Vec::new(),
             last: BTreeMap::new(),
@@ -265,10 +328,19 @@ impl Oracle {
     /// Whether it is what was sent, and for this consumer.
     fn identify(&mut self, index: usize, received: &Received) -> usize {
         let consumer = &self.consumers[index];
-        let name = &self.queues[consumer.queue].name;
         let number = received.body.get(..8).and_then(|number| number.parse().ok());
         let number: usize = number.unwrap_or_else(|| panic!("a body from nowhere: {:?}", received.body));
-        let message = &mut self.messages[number];
+        assert_ne!(
+            self.messages[number].answer,
+            Answer::Refused,
+            "message {number} was refused and delivered"
+        );
+        let number = match &self.queues[consumer.queue].kind {
+            NodeKind::Subscription(_) => self.copy_for(consumer.queue, number),
+            NodeKind::Queue | NodeKind::Topic(_) => number,
+        };
+        let (consumer, message) = (&self.consumers[index], &mut self.messages[number]);
+        let name = &self.queues[consumer.queue].name;
         let sent = &message.sent;
         if sent.queue != consumer.queue {
             let died_in = &self.queues[sent.queue];
@@ -294,12 +366,11 @@ impl Oracle {
             let may_be_late = message.is_loose || self.queues[consumer.queue].has_deadline;
             assert!(
                 !message.is_dead || consumer.browse || may_be_late,
-                "message {number} came back from the dead"
+                "message {number} came back from the dead: {message:?} {consumer:?}"
             );
         }
         let sent = &message.sent;
         assert!(received.body.len() == 8 + sent.size, "message {number} is whole");
-        assert_ne!(message.answer, Answer::Refused, "message {number} was refused and delivered");
         // A dead letter comes from the broker.
         let local = consumer.no_local && sent.peer == consumer.peer && sent.queue == consumer.queue;
         assert!(!local, "message {number} came back to its sender");
@@ -323,14 +394,15 @@ impl Oracle {
         let may_be_late = queue.has_deadline || message.is_loose;
         assert!(
             !message.was_seen || consumer.browse || may_be_late,
-            "message {number} was delivered before and says that it was not"
+            "message {number} was delivered before and says that it was not to {index}: {message:?} {consumer:?}"
         );
         if queue.reorders || sent.queue != consumer.queue {
             return;
         }
         let level = if queue.priorities { sent.priority } else { 0 };
-        let before = consumer.last.insert((sent.stream, level, sent.group), number);
-        assert!(before < Some(number), "consumer {index} got {number} after {before:?}");
+        let original = message.original;
+        let before = consumer.last.insert((sent.stream, level, sent.group), original);
+        assert!(before < Some(original), "consumer {index} got {original} after {before:?}");
     }
 
     fn judge_ownership(&mut self, index: usize, number: usize) {
@@ -344,8 +416,9 @@ impl Oracle {
         assert!(!refused, "message {number} is undeliverable at consumer {index}");
         assert!(
             matches!(message.fate, Fate::Open | Fate::Unsure),
-            "message {number} came to {index} and was {:?}",
-            message.fate
+            "message {number} came to {index} and was {:?}: {message:?} {:?}",
+            message.fate,
+            self.consumers[index]
         );
         assert_eq!(message.holder, None, "message {number} came to {index} and is held");
         if self.consumers[index].presettled {
@@ -416,13 +489,15 @@ impl Oracle {
     }
 
     /// A consumer is gone, and what it held goes back.
-    pub(crate) fn consumer_gone(&mut self, index: usize) {
+    pub(crate) fn consumer_gone(&mut self, index: usize, is_closed: bool) {
         let consumer = &mut self.consumers[index];
         consumer.is_attached = false;
         self.failures[consumer.queue] += 1;
         for (number, _) in std::mem::take(&mut consumer.held) {
             self.messages[number].holder = None;
         }
+        let queue = consumer.queue;
+        self.subscriber_gone(queue, is_closed);
     }
 
     /// Everything has come to an end: each message in a way that its queue allows. `lost_max` is how many of each queue the
@@ -433,6 +508,10 @@ impl Oracle {
             let sent = &message.sent;
             assert_ne!(message.answer, Answer::Waiting, "message {number} was never answered");
             let queue = &self.queues[sent.queue];
+            if !matches!(queue.kind, NodeKind::Queue) {
+                // What subscriptions are owed is checked apart.
+                continue;
+            }
             let dies = queue.dead_letter.is_some();
             // Of what is said too late nothing holds, and others may have got it meanwhile.
             let was_late = message.was_accepted && (queue.has_deadline || message.is_loose);
@@ -453,7 +532,7 @@ impl Oracle {
             );
             missing[sent.queue].push(number);
         }
-        for (queue, missing) in missing.iter().enumerate() {
+        for (queue, missing) in missing.iter().enumerate().take(dropped.len()) {
             let plan = &self.queues[queue];
             assert!(
                 plan.takes_settled || missing.len() as u64 <= dropped[queue],

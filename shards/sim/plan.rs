@@ -6,6 +6,7 @@ use corelane_shard::{DestinationRule, DispatchRule, OverflowRule, PrefetchRule, 
 
 use crate::oracle::Sent;
 use crate::random::Random;
+use crate::subscribing::{Subscription, TOPICS};
 
 /// A message's group, by its number.
 pub(crate) type Group = u8;
@@ -43,10 +44,20 @@ pub(crate) enum Action {
     PassLong,
 }
 
+/// What a name of a plan stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum NodeKind {
+    Queue,
+    /// By its number among the topics.
+    Topic(usize),
+    Subscription(Box<Subscription>),
+}
+
 /// A queue: what the broker is told of it, and what the oracle makes of that.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuePlan {
     pub(crate) name: String,
+    pub(crate) kind: NodeKind,
     pub(crate) rule: DestinationRule,
     pub(crate) exclusive: bool,
     pub(crate) priorities: bool,
@@ -68,6 +79,14 @@ pub(crate) struct QueuePlan {
 }
 
 impl QueuePlan {
+    pub(crate) fn address(&self) -> String {
+        match &self.kind {
+            NodeKind::Queue => self.name.clone(),
+            NodeKind::Topic(_) => format!("topic://{}", self.name),
+            NodeKind::Subscription(subscription) => subscription.terms().0.to_owned(),
+        }
+    }
+
     /// Whether a message of this queue has no end to its time.
     pub(crate) fn lives_for_ever(&self, sent: &Sent) -> bool {
         match self.rule.expiration_us {
@@ -139,7 +158,10 @@ impl Selector {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) shards: usize,
+    /// Topics are behind the queues.
     pub(crate) queues: Vec<QueuePlan>,
+    pub(crate) topics: usize,
+    pub(crate) anonymous: bool,
     pub(crate) peers_max: usize,
     pub(crate) weights: Vec<Weight>,
     /// Of a hundred steps, how many are actions of clients or of the world.
@@ -168,11 +190,15 @@ impl Plan {
     pub(crate) fn draw(random: &mut Random, shards: Option<usize>) -> Self {
         let shards = shards.unwrap_or(1 + random.below(4));
         let presettled = random.one_in(4);
-        let queues = draw_queues(random, presettled);
+        let mut queues = draw_queues(random, presettled);
+        let topics = if random.one_in(2) { TOPICS.len() } else { 0 };
+        queues.extend(TOPICS.iter().take(topics).enumerate().map(|(n, name)| plan_topic(n, name)));
         let serial_first = [0, 0, 0x7fff_ffe0, 0xffff_ff00][random.below(4)];
         Plan {
             shards,
             queues,
+            topics,
+            anonymous: random.one_in(3),
             peers_max: 2 + random.below(6),
             weights: draw_weights(random, shards),
             actions_percent: 5 + random.below(40),
@@ -191,6 +217,10 @@ impl Plan {
             credit_max: [2, 10, 300][random.below(3)],
             messages_max: [20, 100, 100, 400][random.below(4)],
         }
+    }
+
+    pub(crate) fn queue_count(&self) -> usize {
+        self.queues.len() - self.topics
     }
 
     pub(crate) fn selector(&self, random: &mut Random) -> Option<Selector> {
@@ -259,11 +289,16 @@ fn draw_queues(random: &mut Random, presettled: bool) -> Vec<QueuePlan> {
     queues
 }
 
-fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
+fn plan_topic(number: usize, name: &str) -> QueuePlan {
+    QueuePlan { name: name.to_owned(), kind: NodeKind::Topic(number), ..plain_queue(number, false) }
+}
+
+pub(crate) fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
     let name = format!("sim.{number}");
     QueuePlan {
         rule: DestinationRule { pattern: name.clone(), ..DestinationRule::default() },
         name,
+        kind: NodeKind::Queue,
         exclusive: false,
         priorities: false,
         prefetch_max: None,

@@ -9,7 +9,6 @@ use std::cell::Cell;
 use corelane_wire::amqp10::DeliveryState;
 
 use crate::checkers;
-use crate::client::ReceiverOptions;
 use crate::faults::{Fault, Faults};
 use crate::oracle::{Oracle, Settling};
 use crate::plan::{Action, Plan, TTL_MS_MAX};
@@ -83,7 +82,7 @@ impl Simulation {
         let plan = Plan::draw(&mut random, options.shards);
         let setup = Setup {
             seed: options.seed,
-            rules: plan.queues.iter().map(|queue| queue.rule.clone()).collect(),
+            rules: plan.queues[..plan.queue_count()].iter().map(|queue| queue.rule.clone()).collect(),
             serial_first: plan.serial_first,
             client_window: plan.client_window,
             idle_timeout_us: Some(IDLE_TIMEOUT_US),
@@ -94,7 +93,7 @@ impl Simulation {
             options,
             world: World::new(&setup),
             random,
-            names: plan.queues.iter().map(|queue| queue.name.clone()).collect(),
+            names: plan.queues[..plan.queue_count()].iter().map(|queue| queue.name.clone()).collect(),
             oracle: Oracle::new(plan.queues.clone()),
             plan,
             workload: Workload::new(),
@@ -159,7 +158,8 @@ impl Simulation {
         let (workload, world, names) = (&self.workload, &self.world, &self.names);
         self.oracle.loosen(|consumer| {
             let at = world.shard_of(workload.peers[consumer.peer].client);
-            at != world.home_of(&names[consumer.queue])
+            // Subscriptions may live anywhere.
+            names.get(consumer.queue).is_none_or(|name| at != world.home_of(name))
         });
     }
 
@@ -197,7 +197,7 @@ impl Simulation {
         let Simulation { world, random, plan, workload, oracle, faults, messages, .. } = self;
         let client = workload.peers[peer].client;
         match action {
-            Action::AttachSender => workload.attach_sender(world, oracle, random, peer),
+            Action::AttachSender => workload.attach_sender(world, (random, plan), peer),
             Action::AttachReceiver => workload.attach_receiver(world, oracle, (random, plan), peer),
             Action::Send if *messages < plan.messages_max => {
                 workload.send(world, oracle, (random, plan), peer);
@@ -296,6 +296,13 @@ impl Simulation {
         for queue in 0..self.names.len() {
             self.take_all(queue);
         }
+        // Who said that a subscription is to end may not have been heard.
+        for queue in self.plan.queues.len()..self.oracle.queues.len() {
+            if self.oracle.queues[queue].subscription().is_some_and(|it| it.is_durable) {
+                self.take_all(queue);
+            }
+        }
+        self.oracle.check_owed(false);
         checkers::check_empty(&self.world, &self.names);
         let dropped: Vec<u64> = self.names.iter().map(|name| checkers::dropped(&self.world, name)).collect();
         self.oracle.finish(&dropped);
@@ -308,6 +315,8 @@ impl Simulation {
         for &peer in peers.iter().filter(|peer| alive(&self.workload.peers[**peer])) {
             self.workload.check_drained(&self.world, &self.oracle, peer);
         }
+        self.serve_subscribers();
+        self.oracle.check_owed(true);
         for &peer in &peers {
             if alive(&self.workload.peers[peer]) {
                 self.workload.let_go(&mut self.world, &mut self.oracle, peer);
@@ -324,11 +333,23 @@ impl Simulation {
         panic!("producers wait for ever");
     }
 
+    /// All that waits for subscribers comes to them, and is accepted.
+    fn serve_subscribers(&mut self) {
+        let mut before = None;
+        while before != Some(self.oracle.deliveries) {
+            before = Some(self.oracle.deliveries);
+            for peer in 0..self.workload.peers.len() {
+                self.workload.serve(&mut self.world, &mut self.oracle, peer);
+            }
+            self.rest();
+        }
+    }
+
     fn take_all(&mut self, queue: usize) {
         let shard = self.random.below(self.plan.shards);
         let peer = self.workload.connect(&mut self.world, shard);
         let consumer = self.oracle.attached(peer, queue, None, [false; 3]);
-        let options = ReceiverOptions::default();
+        let options = self.oracle.queues[queue].subscription().map(|it| it.terms().1).unwrap_or_default();
         let link = self.workload.attach(&mut self.world, &self.oracle, peer, consumer, &options);
         let mut patience = 3;
         while patience > 0 {

@@ -12,6 +12,7 @@ use crate::client::{Client, ReceiverOptions, SenderOptions};
 use crate::oracle::{Oracle, Sent, Settling};
 use crate::plan::{COLORS, DELAY_MS_MAX, KEYS, Plan, TTL_MS_MAX};
 use crate::random::Random;
+use crate::subscribing::Subscription;
 use crate::world::World;
 
 /// Links that a client has at most.
@@ -24,13 +25,12 @@ const WAITING_MAX: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Sender {
-        queue: usize,
+        /// Where to, unless each message says so.
+        queue: Option<usize>,
         stream: usize,
     },
     /// The oracle's number of the consumer.
-    Receiver {
-        consumer: usize,
-    },
+    Receiver { consumer: usize },
     /// The end was said, and the answer is waited for.
     Ending,
 }
@@ -100,18 +100,19 @@ impl Workload {
     pub(crate) fn attach_sender(
         &mut self,
         world: &mut World,
-        oracle: &Oracle,
-        random: &mut Random,
+        (random, plan): (&mut Random, &Plan),
         peer: usize,
     ) {
         if self.peers[peer].links.len() >= LINKS_MAX {
             return;
         }
-        let queue = random.below(oracle.queues.len());
-        let name = oracle.queues[queue].name.clone();
+        let anonymous = plan.anonymous && random.one_in(3);
+        let queue = (!anonymous).then(|| random.below(plan.queues.len()));
+        let address = queue.map(|queue| plan.queues[queue].address()).unwrap_or_default();
         let link_name = self.link_name();
         let peer = &mut self.peers[peer];
-        let link = world.clients[peer.client].attach_sender(&link_name, &name, &SenderOptions::default());
+        let options = SenderOptions { anonymous, ..SenderOptions::default() };
+        let link = world.clients[peer.client].attach_sender(&link_name, &address, &options);
         self.streams += 1;
         peer.links.insert(link.0, Use::Sender { queue, stream: self.streams });
     }
@@ -126,7 +127,11 @@ impl Workload {
         if self.peers[peer].links.len() >= LINKS_MAX {
             return;
         }
-        let queue = random.below(oracle.queues.len());
+        if plan.topics > 0 && random.one_in(2) {
+            self.subscribe(world, oracle, (random, plan), peer);
+            return;
+        }
+        let queue = random.below(plan.queue_count());
         let browse = plan.browsers && random.one_in(4);
         let selector = plan.selector(random);
         let options = ReceiverOptions {
@@ -145,6 +150,27 @@ impl Workload {
         }
     }
 
+    /// A consumer of a subscription.
+    fn subscribe(
+        &mut self,
+        world: &mut World,
+        oracle: &mut Oracle,
+        (random, plan): (&mut Random, &Plan),
+        peer: usize,
+    ) {
+        let Some(queue) = oracle.draw_subscription(random, plan) else { return };
+        let Some(subscription) = oracle.queues[queue].subscription() else { return };
+        let (_, mut options) = subscription.terms();
+        options.priority = (plan.priorities > 1).then(|| random.below(plan.priorities) as i32);
+        options.presettled = subscription.is_own() && plan.presettled && random.one_in(3);
+        // It matches what comes to the subscription.
+        let consumer = oracle.attached(peer, queue, None, [false, false, options.presettled]);
+        self.attach(world, oracle, peer, consumer, &options);
+        if !random.one_in(3) {
+            self.grant(world, random, plan, peer);
+        }
+    }
+
     /// A link for a consumer that the oracle knows.
     pub(crate) fn attach(
         &mut self,
@@ -154,8 +180,9 @@ impl Workload {
         consumer: usize,
         options: &ReceiverOptions,
     ) -> LinkId {
-        let name = oracle.queues[oracle.consumers[consumer].queue].name.clone();
-        let link_name = self.link_name();
+        let queue = &oracle.queues[oracle.consumers[consumer].queue];
+        let name = queue.address();
+        let link_name = queue.subscription().map_or_else(|| self.link_name(), Subscription::link_name);
         let peer = &mut self.peers[peer];
         let link = world.clients[peer.client].attach_receiver(&link_name, &name, options);
         peer.links.insert(link.0, Use::Receiver { consumer });
@@ -175,7 +202,7 @@ impl Workload {
         index: usize,
     ) {
         let peer = &mut self.peers[index];
-        let senders: Vec<(u32, usize, usize)> = peer
+        let senders: Vec<(u32, Option<usize>, usize)> = peer
             .links
             .iter()
             .filter_map(|(link, used)| match used {
@@ -191,9 +218,13 @@ impl Workload {
                 return;
             }
             let (link, queue, stream) = senders[random.below(senders.len())];
-            let sent = draw_message(random, plan, (queue, stream, index));
+            let to = queue.unwrap_or_else(|| random.below(plan.queues.len()));
+            let sent = draw_message(random, plan, (to, stream, index));
             let number = oracle.sent(sent.clone());
-            let token = write_message(&mut world.clients[peer.client], random, LinkId(link), number, &sent);
+            // Only without an address of the link does the message's count.
+            let address = queue.is_none().then(|| plan.queues[to].address());
+            let client = &mut world.clients[peer.client];
+            let token = write_message(client, random, (LinkId(link), address.as_deref()), number, &sent);
             peer.waiting.insert(token, (number, stream));
         }
     }
@@ -270,9 +301,20 @@ impl Workload {
         let Some((&link, &used)) = peer.links.iter().filter(|(_, used)| usable(used)).nth(chosen) else {
             return;
         };
-        world.clients[peer.client].detach(LinkId(link));
+        let stays = match used {
+            Use::Receiver { consumer } => {
+                let subscription = oracle.queues[oracle.consumers[consumer].queue].subscription();
+                subscription.is_some_and(|it| it.is_durable) && !random.one_in(4)
+            }
+            Use::Sender { .. } | Use::Ending => false,
+        };
+        if stays {
+            world.clients[peer.client].suspend(LinkId(link));
+        } else {
+            world.clients[peer.client].detach(LinkId(link));
+        }
         peer.links.insert(link, Use::Ending);
-        end_of_use(used, oracle);
+        end_of_use(used, oracle, !stays);
     }
 
     pub(crate) fn close(&mut self, world: &mut World, oracle: &mut Oracle, index: usize) {
@@ -280,7 +322,7 @@ impl Workload {
         world.clients[peer.client].close();
         peer.is_closing = true;
         for used in std::mem::take(&mut peer.links).into_values() {
-            end_of_use(used, oracle);
+            end_of_use(used, oracle, false);
         }
         // What crosses with the close is not read any more.
         for number in std::mem::take(&mut peer.said) {
@@ -300,7 +342,7 @@ impl Workload {
             oracle.unheard(number);
         }
         for used in std::mem::take(&mut peer.links).into_values() {
-            end_of_use(used, oracle);
+            end_of_use(used, oracle, false);
         }
     }
 
@@ -325,14 +367,22 @@ impl Workload {
         for (link, error) in client.detached.iter() {
             match peer.links.remove(&link.0) {
                 Some(Use::Ending) | None => {}
+                // Its attach was late, and somebody else has the subscription by now.
+                Some(used @ Use::Receiver { .. }) if error.as_deref() == Some("amqp:link:stolen") => {
+                    end_of_use(used, oracle, false);
+                }
                 Some(used) => {
                     assert!(peer.is_closing, "link {link:?} ended: {error:?}");
-                    end_of_use(used, oracle);
+                    end_of_use(used, oracle, false);
                 }
             }
         }
+        for link in std::mem::take(&mut client.attached) {
+            if let Some(Use::Receiver { consumer }) = peer.links.get(&link.0) {
+                oracle.confirmed(*consumer);
+            }
+        }
         client.detached.clear();
-        client.attached.clear();
         client.addresses.clear();
         client.drained.clear();
         peer.written = peer.said.len();
@@ -345,6 +395,21 @@ impl Workload {
         }
     }
 
+    /// A client accepts all that its subscriptions have brought, and asks for more.
+    pub(crate) fn serve(&mut self, world: &mut World, oracle: &mut Oracle, index: usize) {
+        for (link, consumer) in self.receivers(index) {
+            let peer = &mut self.peers[index];
+            if peer.is_closing || oracle.queues[oracle.consumers[consumer].queue].subscription().is_none() {
+                continue;
+            }
+            while let Some((_, delivery_id)) = oracle.consumers[consumer].held.first().copied() {
+                peer.said.push(oracle.settled(consumer, 0, Settling::Accepted));
+                world.clients[peer.client].settle(LinkId(link), delivery_id, &DeliveryState::Accepted);
+            }
+            world.clients[peer.client].credit(LinkId(link), 100);
+        }
+    }
+
     /// Everything that is held is accepted, and every consumer ends.
     pub(crate) fn let_go(&mut self, world: &mut World, oracle: &mut Oracle, index: usize) {
         for (link, consumer) in self.receivers(index) {
@@ -353,9 +418,14 @@ impl Workload {
                 peer.said.push(oracle.settled(consumer, 0, Settling::Accepted));
                 world.clients[peer.client].settle(LinkId(link), delivery_id, &DeliveryState::Accepted);
             }
-            world.clients[peer.client].detach(LinkId(link));
+            if oracle.queues[oracle.consumers[consumer].queue].subscription().is_some() {
+                // A durable one stays, and what is left in it is taken later.
+                world.clients[peer.client].suspend(LinkId(link));
+            } else {
+                world.clients[peer.client].detach(LinkId(link));
+            }
             peer.links.insert(link, Use::Ending);
-            oracle.consumer_gone(consumer);
+            oracle.consumer_gone(consumer, false);
         }
     }
 
@@ -419,9 +489,15 @@ fn draw_message(random: &mut Random, plan: &Plan, (queue, stream, peer): (usize,
 }
 
 /// Gives a message to its client; the token comes back.
-fn write_message(client: &mut Client, random: &mut Random, link: LinkId, number: usize, sent: &Sent) -> u64 {
+fn write_message(
+    client: &mut Client,
+    random: &mut Random,
+    (link, to): (LinkId, Option<&str>),
+    number: usize,
+    sent: &Sent,
+) -> u64 {
     let group = sent.group.map(|group| format!("g{group}"));
-    let properties = Properties { group_id: group.as_deref(), ..Properties::default() };
+    let properties = Properties { to, group_id: group.as_deref(), ..Properties::default() };
     let header =
         Header { durable: random.one_in(2), priority: sent.priority, ttl: sent.ttl_ms, ..Header::default() };
     let application = [("k", Value::Long(sent.key)), ("color", Value::String(sent.color))];
@@ -431,10 +507,10 @@ fn write_message(client: &mut Client, random: &mut Random, link: LinkId, number:
     client.send_whole(link, &body, &properties, (&application, annotations), &header)
 }
 
-fn end_of_use(used: Use, oracle: &mut Oracle) {
+fn end_of_use(used: Use, oracle: &mut Oracle, is_closed: bool) {
     match used {
         Use::Sender { stream, .. } => oracle.sender_gone(stream),
-        Use::Receiver { consumer } => oracle.consumer_gone(consumer),
+        Use::Receiver { consumer } => oracle.consumer_gone(consumer, is_closed),
         Use::Ending => {}
     }
 }
