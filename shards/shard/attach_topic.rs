@@ -192,8 +192,6 @@ impl Shard {
             let queue = subscription_name(connection, is_global, durable, name)?;
             (self.home_of(&queue), queue)
         } else {
-            // It waits for its answer where it is, and is served there.
-            connection.settled_down = true;
             let name = loop {
                 self.dynamic_names += 1;
                 let name =
@@ -221,6 +219,8 @@ impl Shard {
         priority: i32,
     ) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        // It waits for its answer where it is, whatever is attached meanwhile, and is served there.
+        connection.settled_down = true;
         let connection_id = connection.id;
         let Some(consumer) = connection.consumer_mut(link) else { return };
         let link = LinkRef { connection: connection_id, link, attachment: consumer.attachment };

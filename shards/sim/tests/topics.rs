@@ -748,3 +748,19 @@ fn nobody_is_left_with_a_subscription_to_a_temporary_topic_that_ends_just_then()
         assert_eq!(queue_count(&world), 0);
     }
 }
+
+#[test]
+fn who_waits_for_a_subscription_does_not_move_away_from_it() {
+    for seed in 0..8 {
+        let mut world = world(3, seed);
+        let client = world.connect(1);
+        let queue = names_homed_at(2, 3).next().expect("some name");
+        // One of these lives where the connection is.
+        for n in 0..6 {
+            world.clients[client].attach_receiver(&format!("s{n}"), "topic://t", &shared(n % 2 == 0, false));
+        }
+        world.clients[client].attach_receiver("r", &queue, &ReceiverOptions::default());
+        world.run();
+        assert_eq!(world.clients[client].attached.len(), 7, "{seed}");
+    }
+}
