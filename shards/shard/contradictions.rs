@@ -6,8 +6,8 @@
 //! - a contradiction names the patterns, the properties, why they do not go together, and what to do instead;
 //! - the dead letters of no queue come back to it by the rules alone.
 //!
-//! Left out: values that are wrong by themselves (`properties`). What only overrides of single queues bring about is met when it
-//! happens (`dead_letters` cuts circles).
+//! Left out: values that are wrong by themselves (`properties`). Where dead letters go by what single queues were given is known at
+//! their homes (`dead_letter_paths`).
 
 use std::collections::BTreeSet;
 use std::fmt;

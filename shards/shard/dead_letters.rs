@@ -64,6 +64,11 @@ impl Deaths {
         goes_on
     }
 
+    /// The queues, in the order in which it first died in them.
+    pub(crate) fn path(&self) -> String {
+        self.path.join(", ")
+    }
+
     /// The annotations that tell of it: an encoded map.
     pub(crate) fn encode(&self, queue: &str, reason: DeadLetterReason, out: &mut Vec<u8>) {
         let mut path = Vec::new();
@@ -97,7 +102,7 @@ impl Shard {
     /// Sends dead letters on their way, so many in a turn. True if there is more to do that waits for nobody.
     pub(crate) fn run_dead_letters(&mut self, now: u64) -> bool {
         for _ in 0..TURN_DEAD_LETTERS_MAX {
-            let next = self.dead_letter_waits.take().or_else(|| self.next_dead_letter());
+            let next = self.dead_letter_waits.take().or_else(|| self.next_dead_letter(now));
             let Some(letter) = next else { return false };
             if !self.may_route(&letter.to) {
                 self.dead_letter_waits = Some(letter);
@@ -110,7 +115,7 @@ impl Shard {
         true
     }
 
-    fn next_dead_letter(&mut self) -> Option<DeadLetterOnItsWay> {
+    fn next_dead_letter(&mut self, now: u64) -> Option<DeadLetterOnItsWay> {
         while let Some(DeadLetter { queue, message, reason, .. }) = self.engine.take_dead_letter() {
             // Its story is its own, whoever shares its bytes.
             let mut message = self.alone(message);
@@ -125,6 +130,13 @@ impl Shard {
                 return Some(DeadLetterOnItsWay { to, message });
             }
             self.counters.dead_letters_circling += 1;
+            self.drop_warnings.warn(now, &mut self.effects, |more| {
+                let path = message.death_path();
+                format!(
+                    "a message that has died in {path} would go on to {to}, where it was before: dropped, and {more} others since \
+                     this was last said; the dead letters of these queues go round in a circle"
+                )
+            });
             self.forget(message);
         }
         None

@@ -23,6 +23,8 @@ pub enum Effect {
     HandOver { connection: ConnectionSlot },
     /// Put mail into a lane to another participant.
     Post { to: usize, lane: Lane, mail: Mail },
+    /// Say this to who runs the broker.
+    Warn { text: String },
     /// After [`Event::Stop`](crate::Event::Stop): the last connection is closed.
     Stopped,
 }

@@ -18,6 +18,7 @@ mod connections;
 pub mod contradictions;
 mod coordinator;
 mod counters;
+mod dead_letter_paths;
 mod dead_letters;
 mod deliver;
 mod destinations;
@@ -50,6 +51,7 @@ mod target;
 mod topology;
 mod transaction;
 mod turn;
+mod warnings;
 
 pub use corelane_mailbox::Lane;
 pub use counters::Counters;

@@ -52,6 +52,14 @@ pub const TURN_DEAD_LETTERS_MAX: usize = 256;
 /// without a consumer's rejection between them are taken for a circle.
 pub const DEATH_PATH_MAX: usize = 16;
 
+/// Queues that the way of dead letters leads over. A change that leads it over more is refused.
+pub const DEAD_LETTER_STOPS_MAX: usize = 64;
+
+/// Warnings of messages dropped because they went round in a circle, and of circles, in a period of so long. Others are left out.
+pub const DROP_WARNINGS_MAX: u32 = 1;
+pub const CIRCLE_WARNINGS_MAX: u32 = 16;
+pub const WARNINGS_PERIOD_US: u64 = 10_000_000;
+
 /// Messages in one handoff mail.
 pub const HANDOFF_BATCH_MAX: usize = 64;
 

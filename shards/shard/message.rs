@@ -237,6 +237,11 @@ impl Message {
         goes_on
     }
 
+    /// The queues that it has died in, for people.
+    pub(crate) fn death_path(&self) -> String {
+        self.deaths.as_ref().map(|deaths| deaths.path()).unwrap_or_default()
+    }
+
     /// The address in the message's properties.
     pub(crate) fn to(&self) -> Option<&str> {
         self.property(Property::To).as_str()

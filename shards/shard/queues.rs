@@ -285,8 +285,13 @@ impl Shard {
         let Some(from) = self.queues.review_from.take() else { return false };
         let to = self.queues.nodes.len().min(from + TURN_QUEUES_REVIEWED_MAX);
         for index in from..to {
-            if let Some((queue, _)) = &self.queues.nodes[index] {
-                self.apply_properties(now, *queue);
+            let Some((queue, node)) = &self.queues.nodes[index] else { continue };
+            let (queue, leads) = (*queue, node.overrides.dead_letter.is_some());
+            self.apply_properties(now, queue);
+            // What the rules say by themselves was checked when they were read.
+            if leads && let Some(node) = self.queues.get(queue) {
+                let name = node.name.clone();
+                self.look_for_circle(now, name);
             }
         }
         self.queues.review_from = (to < self.queues.nodes.len()).then_some(to);
@@ -370,6 +375,9 @@ impl Shard {
         if let Some(node) = self.queues.remove(queue) {
             self.dismiss_producers(queue, node.producers);
             subscription = node.subscription;
+            if node.overrides.dead_letter.is_some() {
+                self.look_for_circle(now, node.name);
+            }
         }
         self.statistics.forget(queue);
         for owner in self.engine.delete_queue(now, queue) {

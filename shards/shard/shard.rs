@@ -26,7 +26,7 @@ use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::home::home_shard;
-use crate::limits::OUTPUT_BYTES_MAX;
+use crate::limits::{CIRCLE_WARNINGS_MAX, DROP_WARNINGS_MAX, OUTPUT_BYTES_MAX};
 use crate::mail::{ConnectionId, Mail};
 use crate::management::Management;
 use crate::message::Message;
@@ -39,6 +39,7 @@ use crate::target::HomeTargets;
 use crate::topology::Topology;
 use crate::transaction::Failure;
 use crate::turn::TurnLine;
+use crate::warnings::Warnings;
 
 /// The virtual host of every queue so far.
 pub(crate) const VIRTUAL_HOST: &str = "/";
@@ -123,6 +124,9 @@ pub struct Shard {
     pub(crate) roomy: VecDeque<QueueId>,
     /// A dead letter for whose way there was no room.
     pub(crate) dead_letter_waits: Option<DeadLetterOnItsWay>,
+    /// Of circles that dead letters would go round in, and of messages that did.
+    pub(crate) circle_warnings: Warnings,
+    pub(crate) drop_warnings: Warnings,
     stopping: bool,
     stopped: bool,
     /// Keeps the shard on its thread.
@@ -193,6 +197,8 @@ impl Shard {
             dynamic_names: 0,
             roomy: VecDeque::new(),
             dead_letter_waits: None,
+            circle_warnings: Warnings::new(CIRCLE_WARNINGS_MAX),
+            drop_warnings: Warnings::new(DROP_WARNINGS_MAX),
             stopping: false,
             stopped: false,
             not_send: PhantomData,
@@ -478,6 +484,7 @@ impl Shard {
             Mail::SubscriptionLookedUp { link, result } => self.on_subscription_looked_up(now, link, result),
             Mail::EndSubscription { name, link } => self.end_subscription(now, &name, link),
             Mail::Destinations(destinations) => self.on_destinations(destinations),
+            Mail::FollowDeadLetters(path) => self.follow_dead_letters(now, *path),
             Mail::Forward(messages) => self.on_forward(now, from, messages),
             Mail::Forwarded { count, bytes } => self.peers.forwards_answered(from, count, bytes),
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),

@@ -236,6 +236,7 @@ impl HotPath {
                 | Effect::Reading { .. }
                 | Effect::HandOver { .. }
                 | Effect::Post { .. }
+                | Effect::Warn { .. }
                 | Effect::Stopped => {}
             }
         }

@@ -71,6 +71,8 @@ pub struct World {
     pub mails: u64,
     /// What was applied to shards, and turns that they ended.
     pub events: u64,
+    /// What shards have said to who runs them.
+    pub warnings: Vec<String>,
     /// A hash of all events.
     pub trace: u64,
     /// Clients whose connections a shard has closed, until somebody takes note.
@@ -154,6 +156,7 @@ impl World {
             more_work: vec![false; setup.shards],
             mails: 0,
             events: 0,
+            warnings: Vec::new(),
             trace: 0,
             closed_by_broker: Vec::new(),
         }
@@ -499,6 +502,7 @@ impl World {
                 }
             }
             Effect::Post { to, lane, mail } => self.lanes[to][shard][lane as usize].push_back(mail),
+            Effect::Warn { text } => self.warnings.push(text),
             Effect::Stopped => {}
         }
     }

@@ -452,6 +452,7 @@ impl<S: Service> Pump<S> {
                 }
             }
             Effect::Post { to, lane, mail } => self.port.post(to, lane, Letter::Mail(mail)),
+            Effect::Warn { text } => warn!(shard = self.port.index(), "{text}"),
             Effect::Stopped => self.service_stopped = true,
         }
     }

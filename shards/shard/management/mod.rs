@@ -16,6 +16,7 @@ mod connections;
 mod consumers;
 pub(crate) mod data;
 mod explain;
+mod following;
 mod kinds;
 mod list;
 mod messages;

@@ -9,6 +9,7 @@ use corelane_wire::amqp10::{Encode, Value};
 
 use super::consumers::LINK_ATTRIBUTES;
 use super::data::{Data, Pairs, pairs};
+use super::following::Following;
 use super::kinds::{self, Kind};
 use super::question::{
     Answer, Explained, ListQuestion, Question, RowLink, Rows, SweepAction, SweepQuestion, Swept, Where,
@@ -38,6 +39,8 @@ pub(crate) enum Plan {
     List(Listing),
     Sweep(Box<Sweeping>),
     Explain(Option<Box<Explaining>>),
+    /// A change that may lead dead letters in a circle.
+    Follow(Box<Following>),
 }
 
 /// What each shard is asked for in turn.
@@ -148,6 +151,10 @@ fn start_asking(place: Where, question: Question, layout: &Layout<'_>) -> (Plan,
         }
         (Where::Shard(shard), question) => (Plan::One, Step::Ask(shard, question)),
         (Where::Home | Where::Any, question) => {
+            let question = match Following::start(question, layout) {
+                Ok((following, step)) => return (Plan::Follow(Box::new(following)), step),
+                Err(question) => question,
+            };
             let home = question.queue().map_or(0, layout.home);
             (Plan::One, Step::Ask(home, question))
         }
@@ -194,12 +201,14 @@ impl Plan {
                 explaining.merge(links);
                 explaining.step(layout)
             }
+            (Plan::Follow(following), Answer::LeadsTo(next)) => following.take(next, layout),
             (_, Answer::Said { status, body }) => Step::Done(Reply::new(status, body)),
             (
                 _,
                 Answer::Rows(_)
                 | Answer::Swept(_)
                 | Answer::Stored { .. }
+                | Answer::LeadsTo(_)
                 | Answer::Explained(_)
                 | Answer::Links(_),
             ) => {
@@ -216,7 +225,7 @@ impl Plan {
                 let is_move = matches!(sweeping.sweep.action, SweepAction::Move { .. });
                 is_move && matches!(sweeping.phase, SweepPhase::Put { .. })
             }
-            Plan::One | Plan::Search { .. } | Plan::List(_) | Plan::Explain(_) => false,
+            Plan::One | Plan::Search { .. } | Plan::List(_) | Plan::Explain(_) | Plan::Follow(_) => false,
         }
     }
 

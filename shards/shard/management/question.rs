@@ -40,6 +40,11 @@ pub(crate) enum Question {
     DeleteQueue {
         queue: Box<str>,
     },
+    /// Where do its dead letters go, or where would they if this was given to it?
+    DeadLetter {
+        queue: Box<str>,
+        given: Option<Data>,
+    },
     ReadConnection {
         connection: ConnectionId,
     },
@@ -135,11 +140,19 @@ pub(crate) enum SweepAction {
 /// The answer to a question.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Said { status: Status, body: Data },
+    Said {
+        status: Status,
+        body: Data,
+    },
     Refused(Fault),
     Rows(Rows),
     Swept(Swept),
-    Stored { count: usize, refused: bool },
+    Stored {
+        count: usize,
+        refused: bool,
+    },
+    /// Where dead letters go, if they are kept.
+    LeadsTo(Option<Box<str>>),
     Explained(Box<Explained>),
     Links(Vec<Pairs>),
 }
@@ -199,6 +212,7 @@ impl Question {
             | Question::CreateQueue { queue, .. }
             | Question::UpdateQueue { queue, .. }
             | Question::DeleteQueue { queue }
+            | Question::DeadLetter { queue, .. }
             | Question::ReadSubscription { queue }
             | Question::DeleteSubscription { queue }
             | Question::Target { queue }
@@ -248,6 +262,7 @@ impl Shard {
             Question::CreateQueue { queue, properties } => self.create_queue(now, &queue, &properties).into(),
             Question::UpdateQueue { queue, properties } => self.update_queue(now, &queue, &properties).into(),
             Question::DeleteQueue { queue } => self.delete_named_queue(now, &queue),
+            Question::DeadLetter { queue, given } => self.say_dead_letter(&queue, given),
             Question::ReadConnection { connection } => self.read_connection(connection),
             Question::CloseConnection { connection } => self.close_by_operator(now, connection),
             Question::ReadConsumer { consumer } => self.read_consumer(consumer),

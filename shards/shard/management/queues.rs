@@ -205,8 +205,14 @@ impl Shard {
             return Err(Fault::bad(format!("{name:?} is a name that only the broker gives")));
         }
         let overrides = self.overrides_with(name, &DestinationRule::default(), properties)?;
+        let leads = overrides.dead_letter.is_some();
         match self.declare_queue(now, name, QueueKind::Queue, overrides) {
-            Ok(queue) => Ok(self.describe_queue(now, Status::Created, queue)),
+            Ok(queue) => {
+                if leads {
+                    self.look_for_circle(now, name.into());
+                }
+                Ok(self.describe_queue(now, Status::Created, queue))
+            }
             Err(_) => Err(Fault {
                 status: Status::Unavailable,
                 why: format!("shard {} has no room for another queue", self.index),
@@ -228,10 +234,15 @@ impl Shard {
         let queue = self.queues.find(name).ok_or_else(unknown)?;
         let node = self.queues.get(queue).ok_or_else(unknown)?;
         let overrides = self.overrides_with(node.ruled_by(), &node.overrides, properties)?;
+        let leads_elsewhere = node.overrides.dead_letter != overrides.dead_letter;
         if let Some(node) = self.queues.get_mut(queue) {
             node.overrides = overrides;
         }
         self.apply_properties(now, queue);
+        // It was looked for before, but another queue may have been changed in the same moment.
+        if leads_elsewhere {
+            self.look_for_circle(now, name.into());
+        }
         Ok(self.describe_queue(now, Status::Ok, queue))
     }
 
@@ -246,6 +257,20 @@ impl Shard {
         match check_overrides(&self.destinations, name, &overrides) {
             Ok(()) => Ok(overrides),
             Err(contradiction) => Err(Fault::bad(contradiction.to_string())),
+        }
+    }
+
+    /// Where the dead letters of a queue go, or would go.
+    pub(crate) fn say_dead_letter(&self, name: &str, given: Option<Data>) -> Answer {
+        let Some(value) = given else {
+            return Answer::LeadsTo(self.next_stop(&self.destinations, name, None));
+        };
+        let node = self.queues.find(name).and_then(|queue| self.queues.get(queue));
+        let before = node.map(|node| node.overrides.clone()).unwrap_or_default();
+        let ruled_by = node.map_or(name, |node| node.ruled_by());
+        match self.overrides_with(ruled_by, &before, &[("dead-letter".into(), value)]) {
+            Ok(overrides) => Answer::LeadsTo(self.next_stop(&self.destinations, name, Some(&overrides))),
+            Err(fault) => Answer::Refused(fault),
         }
     }
 

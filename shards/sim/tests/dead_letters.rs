@@ -207,6 +207,9 @@ fn s51_a_circle_is_cut_after_one_round() {
         let circling: u64 =
             stage.world.shards.iter().map(|shard| shard.counters().dead_letters_circling).sum();
         assert_eq!(circling, 1);
+        assert_eq!(stage.world.warnings.len(), 1);
+        let (warning, died) = (&stage.world.warnings[0], format!("has died in {a}, {b} would go on to {a}"));
+        assert!(warning.contains(&died), "{warning}");
         // A consumer that rejects may send it round as often as it likes.
         stage.send("again", None);
         let (link_a, link_b) = (stage.receive(&a, 10), stage.receive(&b, 10));

@@ -1,7 +1,8 @@
 //! What queues may be called, where they live, and what they may be given while the broker runs.
 
+use corelane_shard::limits::DEAD_LETTER_STOPS_MAX;
 use corelane_shard::{DestinationRule, OverflowRule};
-use corelane_sim::{Answer, Item, Operator, SenderOptions, Setup, World};
+use corelane_sim::{Answer, Item, Operator, SenderOptions, Setup, World, names_homed_at};
 use corelane_wire::amqp10::{Header, Properties, Value};
 
 use crate::{fill, name_at, other_at};
@@ -103,4 +104,113 @@ fn a_connection_that_waits_for_room_names_the_queue() {
             assert!(rows.body.contains(&expect), "home {home}, address {address}: {}", rows.body);
         }
     }
+}
+
+/// Gives a queue a place for its dead letters, and says how that went.
+fn lead(operator: &mut Operator, world: &mut World, (operation, from): (&str, &str), to: &str) -> String {
+    let value = if to.is_empty() { Value::Null } else { Value::String(to) };
+    let body = [("dead_letter", Item::Value(value))];
+    said(&operator.ask(world, operation, ("queue", from), &[], &body))
+}
+
+/// Over any shards, of what queues were given and of that with rules, by CREATE and by UPDATE.
+#[test]
+fn a_circle_of_dead_letters_is_refused_with_its_path() {
+    for shards in 1..=4 {
+        let [a, b, c] = [0, 1, 2].map(|n| {
+            let at = names_homed_at(n % shards, shards).nth(n / shards);
+            at.expect("there are many for each shard")
+        });
+        let mut world = ruled(shards, vec![rule(&c, |rule| rule.dead_letter = Some(a.as_str().into()))]);
+        let mut operator = Operator::new(&mut world, shards - 1);
+        let mut lead = |change, to: &str| lead(&mut operator, &mut world, change, to);
+        assert_eq!(lead(("CREATE", &a), &b), "201 Created");
+        assert_eq!(lead(("CREATE", &b), "failed"), "201 Created");
+        let circle = format!("400 dead-letter goes round in a circle: {b} -> {a} -> {b}; allowed: ");
+        let got = lead(("UPDATE", &b), &a);
+        assert!(got.starts_with(&circle), "{got}");
+        let circle = format!("400 dead-letter goes round in a circle: {b} -> {c} -> {a} -> {b}; allowed: ");
+        for to in [c.clone(), format!("queue://{c}"), format!("/queues/{c}")] {
+            let got = lead(("UPDATE", &b), &to);
+            assert!(got.starts_with(&circle), "{to}: {got}");
+        }
+        // One that is to be made, and one whose own place stands in the rules.
+        assert_eq!(lead(("UPDATE", &b), "later"), "200 OK");
+        let got = lead(("CREATE", "later"), &c);
+        assert!(got.starts_with("400 dead-letter goes round in a circle: later -> "), "{got}");
+        assert_eq!(lead(("CREATE", "later"), "none"), "201 Created");
+        assert_eq!(lead(("CREATE", &c), "none"), "201 Created");
+        assert_eq!(lead(("UPDATE", &b), &c), "200 OK");
+        // To take back what stands above a rule closes a circle, too.
+        let got = lead(("UPDATE", &c), "");
+        assert!(got.contains(&format!("{c} -> {a} -> {b} -> {c}; ")), "{got}");
+        let got = lead(("UPDATE", &a), &format!("/queues/{a}"));
+        assert!(got.starts_with("400 "), "{got}");
+        assert_eq!(lead(("UPDATE", &b), ""), "200 OK");
+        assert_eq!(lead(("UPDATE", &c), ""), "200 OK");
+        assert_eq!(world.warnings, Vec::<String>::new());
+        let read = operator.ask(&mut world, "READ", ("queue", &b), &[], &[]);
+        assert_eq!((read.at("dead-letter"), read.at("overrides")), ("null".to_owned(), "{}".to_owned()));
+    }
+}
+
+#[test]
+fn a_way_of_dead_letters_has_its_length() {
+    let mut world = ruled(2, Vec::new());
+    let mut operator = Operator::new(&mut world, 0);
+    let mut lead = |from: usize| {
+        let [from, to] = [from, from + 1].map(|n| format!("q{n}"));
+        lead(&mut operator, &mut world, ("CREATE", &from), &to)
+    };
+    for n in (1..DEAD_LETTER_STOPS_MAX).rev() {
+        assert_eq!(lead(n), "201 Created");
+    }
+    assert_eq!(lead(0), format!("400 dead-letter leads over more than {DEAD_LETTER_STOPS_MAX} queues"));
+}
+
+/// Rules that are read again, a queue that goes, and two changes at a time: whoever closes the circle, the log names it.
+#[test]
+fn a_circle_that_is_closed_behind_managements_back_is_warned_of() {
+    for shards in 1..=3 {
+        let (a, b) = (name_at(0, shards), other_at(shards - 1, shards));
+        let from_a = |to: &str| rule(&a, |rule| rule.dead_letter = Some(to.into()));
+        let mut world = ruled(shards, Vec::new());
+        let mut operator = Operator::new(&mut world, 0);
+        assert_eq!(lead(&mut operator, &mut world, ("CREATE", &b), &a), "201 Created");
+        world.change_destinations(vec![from_a("elsewhere")]);
+        assert_eq!(world.warnings, Vec::<String>::new());
+        world.change_destinations(vec![from_a(&b)]);
+        assert_eq!(world.warnings.len(), 1, "{:?}", world.warnings);
+        assert!(world.warnings[0].contains(&format!(
+            "in a circle, by what queues were given while the broker runs: {b} -> {a} -> {b}; "
+        )));
+
+        let mut world = ruled(shards, vec![from_a(&b)]);
+        let mut operator = Operator::new(&mut world, 0);
+        assert_eq!(lead(&mut operator, &mut world, ("CREATE", &a), "none"), "201 Created");
+        assert_eq!(lead(&mut operator, &mut world, ("CREATE", &b), &a), "201 Created");
+        assert_eq!(operator.ask(&mut world, "DELETE", ("queue", &a), &[], &[]).status, 204);
+        assert!(world.warnings[0].contains(&format!("{a} -> {b} -> {a}; ")), "{:?}", world.warnings);
+    }
+}
+
+/// Two operators, each on a queue of the circle, in every order: at least one is refused, or the log names the circle.
+#[test]
+fn two_changes_that_close_a_circle_together_do_not_go_unnoticed() {
+    let mut ends = [0; 3];
+    for seed in 0..200 {
+        let (a, b) = (name_at(0, 2), name_at(1, 2));
+        let mut world = World::new(&Setup { seed, ..Setup::new(2) });
+        let mut operators = [0, 1].map(|shard| Operator::new(&mut world, shard));
+        for (operator, (from, to)) in operators.iter_mut().zip([(&a, &b), (&b, &a)]) {
+            let body = [("dead-letter", Item::Value(Value::String(to)))];
+            operator.send(&mut world, "CREATE", ("queue", from), &[], &body);
+        }
+        world.run();
+        let answers = operators.iter_mut().flat_map(|operator| operator.answers(&world));
+        let made = answers.filter(|answer| answer.status == 201).count();
+        ends[made] += 1;
+        assert_eq!(made == 2, !world.warnings.is_empty(), "{:?}", world.warnings);
+    }
+    assert!(ends[1] > 0 && ends[2] > 0, "{ends:?}");
 }
