@@ -78,6 +78,8 @@ pub struct ProtocolSettings {
     pub frame_size_max: u32,
     /// The silence after which a connection is closed; half of it is announced. `None`: never.
     pub idle_timeout_us: Option<u64>,
+    /// How long a transaction may hold messages before it is rolled back. `None`: for ever.
+    pub transaction_timeout_us: Option<u64>,
     /// Bytes of one message.
     pub message_size_max: u64,
     /// Bytes of all messages in all queues.
@@ -160,6 +162,8 @@ impl ServeSettings {
             limits: ProtocolSettings {
                 frame_size_max: given.max_frame_size.unwrap_or(64 << 10),
                 idle_timeout_us: Some(given.idle_timeout.unwrap_or(60_000_000)).filter(|us| *us != 0),
+                transaction_timeout_us: Some(given.transaction_timeout.unwrap_or(300_000_000))
+                    .filter(|us| *us != 0),
                 message_size_max: given.max_message_size.unwrap_or(128 << 20),
                 memory: given.memory.unwrap_or_else(half_of_the_machine),
             },

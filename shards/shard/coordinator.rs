@@ -16,7 +16,7 @@ use crate::Shard;
 use crate::connection::{Coordinator, Link};
 use crate::event::ConnectionSlot;
 use crate::limits::{COORDINATOR_CREDIT, COORDINATOR_MESSAGE_BYTES_MAX, TRANSACTIONS_MAX};
-use crate::mail::UNKNOWN_TRANSACTION;
+use crate::mail::{TIMED_OUT, UNKNOWN_TRANSACTION};
 use crate::transaction::{Discharge, Failure, transaction_id};
 
 /// AMQP 1.0 §4.5.8: several transactions at a time, with work on links of any session; none that spans brokers.
@@ -85,6 +85,7 @@ impl Shard {
         match transactions.declare(request.0, attachment) {
             Some(number) => {
                 self.counters.transactions_declared += 1;
+                self.watch_transactions(now, slot);
                 let transaction = &transaction_id(number);
                 self.answer_request(slot, request, &DeliveryState::Declared { transaction });
             }
@@ -110,7 +111,20 @@ impl Shard {
         else {
             return;
         };
-        let transactions = connection.transactions.as_deref_mut();
+        let mut transactions = connection.transactions.as_deref_mut();
+        if transactions
+            .as_deref_mut()
+            .is_some_and(|all| all.take_timed_out(discharge.transaction, attachment))
+        {
+            // AMQP 1.0 §4.3: a roll-back can always be done, and this one is.
+            if discharge.fail {
+                self.answer_request(slot, request, &DeliveryState::Accepted);
+            } else {
+                let (condition, description) = TIMED_OUT;
+                self.refuse_request(now, slot, request, condition, description);
+            }
+            return;
+        }
         let open = transactions.and_then(|transactions| transactions.open(discharge.transaction));
         let Some(transaction) = open.filter(|transaction| transaction.attachment == attachment) else {
             let (condition, description) = UNKNOWN_TRANSACTION;

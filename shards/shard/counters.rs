@@ -27,6 +27,8 @@ pub struct Counters {
     pub transactions_committed: u64,
     /// For whatever reason, those included whose connection went.
     pub transactions_rolled_back: u64,
+    /// Those of them that had taken too long.
+    pub transactions_timed_out: u64,
     /// Messages of the broker's own making (dead letters, moved messages, answers) that were handed to another shard.
     pub messages_forwarded: u64,
     /// Such messages that were dropped: there was no queue for them.
@@ -94,6 +96,7 @@ impl Counters {
             PublishOutcome::Full => &mut self.messages_refused_full,
             PublishOutcome::Malformed => &mut self.messages_malformed,
             PublishOutcome::NoTransaction
+            | PublishOutcome::TransactionTimedOut
             | PublishOutcome::TransactionFull
             | PublishOutcome::NotTransactional => &mut self.messages_transactional,
         };
@@ -109,6 +112,7 @@ impl Counters {
             | PublishOutcome::NoAddress
             | PublishOutcome::Malformed
             | PublishOutcome::NoTransaction
+            | PublishOutcome::TransactionTimedOut
             | PublishOutcome::TransactionFull
             | PublishOutcome::NotTransactional => self.forwards_unroutable += 1,
         }

@@ -420,7 +420,7 @@ pub(crate) fn write(
     if counted {
         if let (Some(number), Some(transactions)) = (transaction, transactions) {
             let acquired = Acquired { transaction: number, place, acquisition };
-            transactions.note_acquired((link, delivery_id), acquired);
+            transactions.note_acquired(now, (link, delivery_id), acquired);
         }
         connection.note_written(link);
     }

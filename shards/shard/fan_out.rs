@@ -178,7 +178,7 @@ impl Shard {
             let target = HandoffTarget::Queues { routed: routed.clone(), container };
             let user = user.clone();
             let handoff = HandoffMessage { link, delivery_id, settled, target, user, transaction, message };
-            self.hand_off(slot, *to, handoff);
+            self.hand_off(now, slot, *to, handoff);
         }
         if let (Some(routed), Some(message)) = (&routes.here, message) {
             let outcome = self.fan_out_here(now, slot, link, delivery, routed, message);
@@ -211,7 +211,7 @@ impl Shard {
         };
         let outcome = self.store_in_all(now, routed, publisher, arrival);
         if let Some(key) = delivery.key(link) {
-            self.note_work(slot, key.number, self.index);
+            self.note_work(now, slot, key.number, self.index);
             self.work_arrived(now, key);
             // The producer's link may be gone when all have answered, and with it what it would be told.
             if let (true, Some(transactions)) = (outcome != PublishOutcome::Stored, self.transactions(slot)) {

@@ -269,6 +269,10 @@ pub(crate) const UNKNOWN_TRANSACTION: (&str, &str) = (
     "no such transaction is open: it was not declared on this connection, or is discharged",
 );
 
+/// The same of one that has taken too long.
+pub(crate) const TIMED_OUT: (&str, &str) =
+    ("amqp:transaction:timeout", "the transaction took too long, and was rolled back");
+
 /// What became of a published message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishOutcome {
@@ -283,6 +287,8 @@ pub enum PublishOutcome {
     Malformed,
     /// It belongs to a transaction that is not open.
     NoTransaction,
+    /// It belongs to one that has taken too long.
+    TransactionTimedOut,
     /// Its transaction has too much work already.
     TransactionFull,
     /// A request to the management node that belongs to a transaction.
@@ -306,6 +312,7 @@ impl PublishOutcome {
             }
             PublishOutcome::Malformed => ("amqp:decode-error", "the message's sections could not be read"),
             PublishOutcome::NoTransaction => UNKNOWN_TRANSACTION,
+            PublishOutcome::TransactionTimedOut => TIMED_OUT,
             PublishOutcome::TransactionFull => {
                 ("amqp:resource-limit-exceeded", "the transaction has too many messages and outcomes")
             }

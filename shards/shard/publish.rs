@@ -111,7 +111,7 @@ impl Shard {
                 let arrival = Arrival { message, origin, user, producer, transaction, expiration_us: None };
                 let outcome = self.store(now, at.queue, arrival);
                 if let Some(key) = transaction {
-                    self.note_work(slot, key.number, at.shard);
+                    self.note_work(now, slot, key.number, at.shard);
                     self.work_arrived(now, key);
                 }
                 self.answer(slot, delivery, outcome);
@@ -140,7 +140,7 @@ impl Shard {
         if let Some(producer) = self.connections.get_mut(slot).and_then(|it| it.producer_mut(link)) {
             producer.unanswered += 1;
         }
-        self.hand_off(slot, to, handoff);
+        self.hand_off(now, slot, to, handoff);
     }
 
     /// What has been received, as a message of its transaction; none if its producer was told what is wrong with it.
@@ -192,9 +192,9 @@ impl Shard {
         }
     }
 
-    pub(crate) fn hand_off(&mut self, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
+    pub(crate) fn hand_off(&mut self, now: u64, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
         if let Some(key) = message.transaction {
-            self.note_work(slot, key.number, to);
+            self.note_work(now, slot, key.number, to);
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.unanswered += 1;
@@ -431,6 +431,7 @@ impl Shard {
                 | PublishOutcome::Full
                 | PublishOutcome::Malformed
                 | PublishOutcome::NoTransaction
+                | PublishOutcome::TransactionTimedOut
                 | PublishOutcome::TransactionFull
                 | PublishOutcome::NotTransactional => {
                     let (condition, description) = outcome.error();

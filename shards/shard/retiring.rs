@@ -14,7 +14,8 @@ use corelane_wire::amqp10::{DeliveryState, Map, Modified};
 use crate::Shard;
 use crate::connection::ConsumerAt;
 use crate::event::ConnectionSlot;
-use crate::mail::{Retirement, Settlement, TransactionKey};
+use crate::limits::UNSETTLED_OUTCOME_WORK;
+use crate::mail::{Retirement, Settlement, TransactionKey, UNKNOWN_TRANSACTION};
 use crate::settle::encoded;
 use crate::transaction::{Acquired, DeliveryKey, Failure, Noted};
 
@@ -121,7 +122,10 @@ impl Shard {
         let key = (link, delivery_id);
         let held = self.holder_of(slot, link);
         let Some(transactions) = self.transactions(slot) else { return };
-        let room = transactions.find(number).is_some_and(|transaction| transaction.has_room());
+        let room = transactions.find(number).is_some_and(|transaction| {
+            transaction.count_outcome();
+            transaction.has_room()
+        });
         if settled {
             transactions.noted.remove(&key);
             transactions.acquired.remove(&key);
@@ -155,7 +159,7 @@ impl Shard {
                 annotations,
                 otherwise: None,
             };
-            transactions.note(key, noted);
+            transactions.note(now, key, noted);
         }
     }
 
@@ -173,6 +177,23 @@ impl Shard {
         let Some(consumer) = connection.consumer_mut(link) else { return };
         let outcome = said.outcome.or(consumer.default_outcome).unwrap_or(Outcome::Released);
         self.settle_delivery(now, slot, link, Written::of(token), outcome, said.annotations);
+    }
+
+    /// Outcomes in a transaction that took too long: what the peer settles goes back to its queue, as all of that transaction did.
+    pub(crate) fn dispose_too_late(&mut self, now: u64, slot: ConnectionSlot) {
+        let outcome = Some(Outcome::Modified { delivery_failed: true, undeliverable_here: false });
+        let said = Said { transaction: None, outcome, annotations: None };
+        while let Some(connection) = self.connections.get_mut(slot)
+            && let Some(disposed) = connection.protocol.poll_outcome()
+        {
+            let key = (disposed.link, disposed.delivery_id);
+            let involved = connection.transactions.as_deref().is_some_and(|list| list.involves(key));
+            match (involved, disposed.settled) {
+                (true, _) => self.dispose_in_transaction(now, slot, &disposed, said),
+                (false, true) => self.dispose_plainly(now, slot, &disposed, said),
+                (false, false) => self.turn.count_work(UNSETTLED_OUTCOME_WORK),
+            }
+        }
     }
 
     /// The peer has given one delivery to two transactions, or has taken it out of one.
@@ -221,7 +242,7 @@ impl Shard {
             stamp: written.stamp,
             transaction: Some(retirement),
         };
-        self.note_work(slot, number, shard);
+        self.note_work(now, slot, number, shard);
         if shard != self.index {
             self.peers.settle(shard, settlement);
         } else if !self.retire(now, settlement, retirement)
@@ -291,7 +312,9 @@ impl Shard {
             return true;
         };
         let browse = consumer.browse;
-        let open = connection.transactions.as_deref_mut().and_then(|transactions| transactions.open(&id));
+        let transactions = connection.transactions.as_deref_mut();
+        let closed = transactions.as_ref().map_or(UNKNOWN_TRANSACTION, |all| all.why_not_open(&id));
+        let open = transactions.and_then(|transactions| transactions.open(&id));
         let (condition, description) = match open {
             Some(transaction) if !browse => {
                 transaction.acquires_on(link);
@@ -302,7 +325,7 @@ impl Shard {
                 return true;
             }
             Some(_) => ("amqp:not-implemented", "a browser does not acquire what it is sent"),
-            None => crate::mail::UNKNOWN_TRANSACTION,
+            None => closed,
         };
         connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));
         self.unbind(now, slot, link);

@@ -25,9 +25,15 @@ impl Shard {
     ) {
         let (transaction, stated) = match state {
             Some(DeliveryState::Transactional { transaction, outcome }) => {
-                let open = self.transactions(slot).and_then(|transactions| transactions.open(transaction));
+                let transactions = self.transactions(slot);
+                let timed_out = transactions.as_ref().is_some_and(|all| all.is_timed_out(transaction));
+                let open = transactions.and_then(|transactions| transactions.open(transaction));
                 let Some(open) = open else {
-                    self.refuse_transaction(now, slot);
+                    if timed_out {
+                        self.dispose_too_late(now, slot);
+                    } else {
+                        self.refuse_transaction(now, slot);
+                    }
                     return;
                 };
                 (Some(open.number), outcome)

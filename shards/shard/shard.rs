@@ -64,6 +64,8 @@ pub struct ShardConfig {
     pub destinations: Destinations,
     /// Bytes of messages in all queues of this shard. When it is used up, messages are refused.
     pub memory: u64,
+    /// How long a transaction may have work and not be discharged; 0: for ever. Then it is rolled back.
+    pub transaction_timeout_us: u64,
 }
 
 /// The result of a turn.
@@ -104,6 +106,9 @@ pub struct Shard {
     pub(crate) peers: Peers,
     pub(crate) targets: HomeTargets,
     pub(crate) participations: Participations,
+    pub(crate) transaction_timeout_us: u64,
+    /// When to look whether one of a connection's transactions takes too long.
+    pub(crate) transaction_deadlines: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Links with a consumer elsewhere whose home is to be told something when the turn ends.
     pub(crate) targets_due: Vec<(ConnectionSlot, LinkId)>,
     /// Links with a delivery written in part that can go on.
@@ -184,6 +189,8 @@ impl Shard {
             peers: Peers::new(config.shards),
             targets: HomeTargets::new(),
             participations: Participations::default(),
+            transaction_timeout_us: config.transaction_timeout_us,
+            transaction_deadlines: BinaryHeap::new(),
             targets_due: Vec::new(),
             continuing: VecDeque::new(),
             waiting_for_others: VecDeque::new(),
@@ -410,6 +417,7 @@ impl Shard {
         self.recall_from_stalled(now);
         self.end_waits(now);
         self.end_questions(now);
+        self.end_slow_transactions(now);
         self.expire_idle_queues(now);
         self.engine.next_deadline().is_some_and(|at| at <= now) && self.engine.handle_timeout(now)
     }
@@ -420,7 +428,8 @@ impl Shard {
         let waits = self.waiting_for_others.front().map(|(deadline, _)| *deadline);
         let idle = self.queues.next_deadline();
         let questions = self.management.next_deadline();
-        [connections, targets, waits, idle, questions, self.engine.next_deadline()]
+        let transactions = self.transaction_deadlines.peek().map(|Reverse((deadline, ..))| *deadline);
+        [connections, targets, waits, idle, questions, transactions, self.engine.next_deadline()]
             .into_iter()
             .flatten()
             .min()

@@ -8,6 +8,9 @@
 //! - *preparing*: every home is asked whether it can do its part. If only one has a part, it does it in the same step;
 //! - *deciding*: all can: it commits, otherwise it rolls back. The homes are told, and when all have done it the peer is.
 //!
+//! A transaction that has had work for longer than the shard's time-out is rolled back, so that a client that sleeps holds nothing for
+//! ever. One without work holds nothing and may stay open; clients open the next one long before they need it.
+//!
 //! When the connection is lost, its transactions are rolled back without waiting: the homes are told how much work to wait for.
 //!
 //! Invariants:
@@ -16,6 +19,9 @@
 //! - a delivery is in `noted` or `acquired` only while it is unsettled and its link is bound.
 //!
 //! Left out: the messages on the coordinator's link (`coordinator`), and what a shard does for others (`participant`).
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use corelane_engine::{Acquisition, ConsumerId, Outcome, Place};
 use corelane_protocol::amqp10::{LinkId, TransactionId};
@@ -26,7 +32,9 @@ use crate::Shard;
 use crate::connection::Connection;
 use crate::event::ConnectionSlot;
 use crate::limits::{TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_WORK_MAX, TRANSACTIONS_MAX};
-use crate::mail::{Decision, Mail, PublishOutcome, Settlement, TransactionKey, Vote};
+use crate::mail::{
+    Decision, Mail, PublishOutcome, Settlement, TIMED_OUT, TransactionKey, UNKNOWN_TRANSACTION, Vote,
+};
 use crate::settle::encoded;
 
 /// The transactions of a connection that has, or had, a coordinator's link.
@@ -34,6 +42,10 @@ use crate::settle::encoded;
 pub(crate) struct Transactions {
     last: u32,
     list: Vec<Transaction>,
+    /// Those that took too long and were not discharged since, with the attachments they were declared on. The latest ones.
+    timed_out: VecDeque<(u32, u32)>,
+    /// It will be looked whether one has taken too long.
+    watched: bool,
     /// Deliveries with an outcome inside a transaction that the peer has not settled.
     pub(crate) noted: HashMap<DeliveryKey, Noted>,
     /// Deliveries that were sent inside a transaction and have no outcome, with that transaction.
@@ -75,7 +87,11 @@ pub(crate) struct Transaction {
     pub(crate) coordinator: LinkId,
     pub(crate) attachment: u32,
     parts: Vec<Part>,
+    /// When the first piece of work came.
+    began: Option<u64>,
     work: u32,
+    messages: u32,
+    outcomes: u32,
     annotation_bytes: usize,
     pub(crate) failure: Option<Failure>,
     phase: Phase,
@@ -110,6 +126,22 @@ enum Phase {
         committed: bool,
         undone: u32,
     },
+}
+
+/// The transactions of a connection that are open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct OpenTransactions {
+    pub(crate) count: usize,
+    /// The one that has had work for longest.
+    pub(crate) oldest: Option<OldestTransaction>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OldestTransaction {
+    /// When its first piece of work came.
+    pub(crate) began: u64,
+    pub(crate) messages: u32,
+    pub(crate) outcomes: u32,
 }
 
 /// Why a transaction ends.
@@ -182,7 +214,7 @@ impl Transactions {
         // Transactions that live long are met again when the numbers come round.
         loop {
             self.last = self.last.wrapping_add(1);
-            if self.find(self.last).is_none() {
+            if self.find(self.last).is_none() && !self.has_timed_out(self.last) {
                 break;
             }
         }
@@ -191,7 +223,10 @@ impl Transactions {
             coordinator,
             attachment,
             parts: Vec::new(),
+            began: None,
             work: 0,
+            messages: 0,
+            outcomes: 0,
             annotation_bytes: 0,
             failure: None,
             phase: Phase::Open,
@@ -212,6 +247,38 @@ impl Transactions {
         self.find(number).filter(|transaction| transaction.phase == Phase::Open)
     }
 
+    fn has_timed_out(&self, number: u32) -> bool {
+        self.timed_out.iter().any(|(other, _)| *other == number)
+    }
+
+    /// The transaction of this name took too long.
+    pub(crate) fn is_timed_out(&self, id: &[u8]) -> bool {
+        id.try_into().is_ok_and(|number| self.has_timed_out(u32::from_be_bytes(number)))
+    }
+
+    /// The same, if it was declared on this attachment: nobody is to be told again.
+    pub(crate) fn take_timed_out(&mut self, id: &[u8], attachment: u32) -> bool {
+        let Ok(number) = id.try_into() else { return false };
+        let named = (u32::from_be_bytes(number), attachment);
+        let found = self.timed_out.iter().position(|timed_out| *timed_out == named);
+        found.and_then(|index| self.timed_out.remove(index)).is_some()
+    }
+
+    /// What is said of a transaction that is not open.
+    pub(crate) fn why_not_open(&self, id: &[u8]) -> (&'static str, &'static str) {
+        if self.is_timed_out(id) { TIMED_OUT } else { UNKNOWN_TRANSACTION }
+    }
+
+    /// Those that can be discharged.
+    pub(crate) fn open_ones(&self) -> OpenTransactions {
+        let open = || self.list.iter().filter(|transaction| transaction.phase == Phase::Open);
+        let begun = open().filter_map(|transaction| {
+            let Transaction { began, messages, outcomes, .. } = *transaction;
+            Some(OldestTransaction { began: began?, messages, outcomes })
+        });
+        OpenTransactions { count: open().count(), oldest: begun.min_by_key(|transaction| transaction.began) }
+    }
+
     pub(crate) fn is_open(&self, number: u32) -> bool {
         self.list.iter().any(|transaction| transaction.number == number && transaction.phase == Phase::Open)
     }
@@ -227,19 +294,21 @@ impl Transactions {
         self.noted.contains_key(&key) || self.acquired.contains_key(&key)
     }
 
-    pub(crate) fn note(&mut self, key: DeliveryKey, noted: Noted) {
+    pub(crate) fn note(&mut self, now: u64, key: DeliveryKey, noted: Noted) {
         let number = noted.transaction;
         if self.noted.insert(key, noted).is_none_or(|before| before.transaction != number)
             && let Some(transaction) = self.find(number)
         {
             transaction.noted.push(key);
+            transaction.begin(now);
             transaction.work += 1;
         }
     }
 
-    pub(crate) fn note_acquired(&mut self, key: DeliveryKey, acquired: Acquired) {
+    pub(crate) fn note_acquired(&mut self, now: u64, key: DeliveryKey, acquired: Acquired) {
         self.acquired.insert(key, acquired);
         if let Some(transaction) = self.find(acquired.transaction) {
+            transaction.begin(now);
             transaction.acquired.push(key);
         }
     }
@@ -284,6 +353,15 @@ impl Transactions {
 }
 
 impl Transaction {
+    fn begin(&mut self, now: u64) {
+        self.began.get_or_insert(now);
+    }
+
+    /// An outcome was said in it.
+    pub(crate) fn count_outcome(&mut self) {
+        self.outcomes = self.outcomes.saturating_add(1);
+    }
+
     /// Whether one more piece of work is taken.
     pub(crate) fn has_room(&mut self) -> bool {
         let room = self.work < TRANSACTION_WORK_MAX;
@@ -334,16 +412,26 @@ impl Shard {
         slot: ConnectionSlot,
         id: &TransactionId,
     ) -> Result<u32, PublishOutcome> {
-        let open = self.transactions(slot).and_then(|transactions| transactions.open(id));
-        let Some(transaction) = open else { return Err(PublishOutcome::NoTransaction) };
-        if transaction.has_room() { Ok(transaction.number) } else { Err(PublishOutcome::TransactionFull) }
+        let Some(transactions) = self.transactions(slot) else { return Err(PublishOutcome::NoTransaction) };
+        let Some(transaction) = transactions.open(id) else {
+            let timed_out = transactions.is_timed_out(id);
+            let why =
+                if timed_out { PublishOutcome::TransactionTimedOut } else { PublishOutcome::NoTransaction };
+            return Err(why);
+        };
+        if !transaction.has_room() {
+            return Err(PublishOutcome::TransactionFull);
+        }
+        transaction.messages += 1;
+        Ok(transaction.number)
     }
 
     /// A piece of work goes to this shard; others answer it.
-    pub(crate) fn note_work(&mut self, slot: ConnectionSlot, number: u32, shard: usize) {
+    pub(crate) fn note_work(&mut self, now: u64, slot: ConnectionSlot, number: u32, shard: usize) {
         let answers = shard != self.index;
         let transaction = self.transactions(slot).and_then(|transactions| transactions.find(number));
         let Some(transaction) = transaction else { return };
+        transaction.begin(now);
         transaction.work += 1;
         let part = transaction.part(shard);
         part.sent += 1;
@@ -409,6 +497,7 @@ impl Shard {
     /// The link of a coordinator has ended (AMQP 1.0 §4.2): what it declared and was not discharged rolls back.
     pub(crate) fn coordinator_ended(&mut self, now: u64, slot: ConnectionSlot, attachment: u32) {
         let Some(transactions) = self.transactions(slot) else { return };
+        transactions.timed_out.retain(|(_, declared_on)| *declared_on != attachment);
         let declared =
             transactions.list.iter_mut().filter(|transaction| transaction.attachment == attachment);
         let mut open = Vec::new();
@@ -423,6 +512,55 @@ impl Shard {
         }
         for number in open {
             self.end_transaction(now, slot, number, Discharge { delivery_id: None, fail: true });
+        }
+    }
+
+    /// A transaction was declared: in time it will be looked whether it takes too long.
+    pub(crate) fn watch_transactions(&mut self, now: u64, slot: ConnectionSlot) {
+        let deadline = now.saturating_add(self.transaction_timeout_us);
+        if self.transaction_timeout_us > 0
+            && let Some(transactions) = self.transactions(slot)
+            && !std::mem::replace(&mut transactions.watched, true)
+        {
+            self.transaction_deadlines.push(Reverse((deadline, slot.index, slot.generation)));
+        }
+    }
+
+    /// Rolls back the transactions that have had work for too long.
+    pub(crate) fn end_slow_transactions(&mut self, now: u64) {
+        let timeout = self.transaction_timeout_us;
+        while let Some(&Reverse((deadline, index, generation))) = self.transaction_deadlines.peek()
+            && deadline <= now
+        {
+            self.transaction_deadlines.pop();
+            let slot = ConnectionSlot { index, generation };
+            let Some(transactions) = self.transactions(slot) else { continue };
+            transactions.watched = false;
+            let mut slow = Vec::new();
+            let mut earliest = None;
+            for transaction in &transactions.list {
+                let Transaction { number, attachment, phase: Phase::Open, began, .. } = *transaction else {
+                    continue;
+                };
+                // One without work has all of its time before it.
+                let deadline = began.unwrap_or(now).saturating_add(timeout);
+                if deadline <= now {
+                    slow.push((number, attachment));
+                } else {
+                    earliest = earliest.into_iter().chain([deadline]).min();
+                }
+            }
+            transactions.timed_out.extend(&slow);
+            let too_many = transactions.timed_out.len().saturating_sub(TRANSACTIONS_MAX);
+            transactions.timed_out.drain(..too_many);
+            if let Some(deadline) = earliest {
+                transactions.watched = true;
+                self.transaction_deadlines.push(Reverse((deadline, index, generation)));
+            }
+            for (number, _) in slow {
+                self.counters.transactions_timed_out += 1;
+                self.end_transaction(now, slot, number, Discharge { delivery_id: None, fail: true });
+            }
         }
     }
 

@@ -82,6 +82,7 @@ impl HotPath {
             elsewhere: config,
             destinations: Destinations::new(Vec::new(), true),
             memory: 1 << 40,
+            transaction_timeout_us: 0,
         });
         let now = 1_000_000_000_000_000;
         let count = crowd.map_or(0, |(_, count)| count);

@@ -24,6 +24,8 @@ pub struct Setup {
     pub auto_create: bool,
     /// Bytes of messages that a shard takes.
     pub memory: u64,
+    /// How long a transaction may hold messages; 0: for ever.
+    pub transaction_timeout_us: u64,
     /// First delivery and transfer numbers of both sides.
     pub serial_first: u32,
     /// Transfers that a client takes before it opens its window again.
@@ -44,6 +46,7 @@ impl Setup {
             rules: Vec::new(),
             auto_create: true,
             memory: u64::MAX / 2,
+            transaction_timeout_us: 300_000_000,
             serial_first: 0,
             client_window: 2048,
             login: false,
@@ -133,6 +136,7 @@ impl World {
                 elsewhere: config.clone(),
                 destinations: Destinations::new(setup.rules.clone(), setup.auto_create),
                 memory: setup.memory,
+                transaction_timeout_us: setup.transaction_timeout_us,
             })
         };
         let participants = setup.shards + 1;

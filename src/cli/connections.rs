@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::DONE;
 use super::queue::{OutputArguments, ask, query};
-use super::table::{self, Table, bytes, cell};
+use super::table::{self, Table, bytes, cell, counted, duration};
 use crate::client::{Client, Request};
 
 /// List the connections of a broker, or close one.
@@ -55,6 +55,7 @@ pub(super) fn run(arguments: &ConnectionsArguments) -> anyhow::Result<u8> {
         ("CONSUMERS", true),
         ("UNSETTLED", true),
         ("UNSENT", true),
+        ("TRANSACTIONS", false),
         ("SHARD", true),
         ("WAITS", false),
     ]);
@@ -68,10 +69,42 @@ pub(super) fn run(arguments: &ConnectionsArguments) -> anyhow::Result<u8> {
             cell(&row["consumers"]),
             cell(&row["unsettled"]),
             bytes(&row["unsent-bytes"]),
+            transactions(row),
             cell(&row["shard"]),
             cell(&row["waits-for"]),
         ]);
     }
     table::print(&shown.to_text())?;
     Ok(DONE)
+}
+
+/// How many are open, and what the oldest of them holds.
+fn transactions(row: &Json) -> String {
+    let number = |name: &str| row[name].as_u64().unwrap_or(0);
+    let open = number("transactions");
+    if open == 0 || row["oldest-transaction-us"].is_null() {
+        return if open == 0 { "-".to_owned() } else { open.to_string() };
+    }
+    let messages = counted(number("oldest-transaction-messages"), "message");
+    let outcomes = counted(number("oldest-transaction-outcomes"), "outcome");
+    format!("{open}, for {} with {messages}, {outcomes}", duration(&row["oldest-transaction-us"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn transactions_are_told_with_what_the_oldest_holds() {
+        let check = |row: Json, expect: &str| assert_eq!(transactions(&row), expect);
+        check(json!({}), "-");
+        check(json!({"transactions": 0}), "-");
+        check(json!({"transactions": 2, "oldest-transaction-us": null}), "2");
+        let row = json!({
+            "transactions": 2, "oldest-transaction-us": 180_000_000, "oldest-transaction-messages": 1,
+            "oldest-transaction-outcomes": 3,
+        });
+        check(row, "2, for 3 min with 1 message, 3 outcomes");
+    }
 }

@@ -92,6 +92,14 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "DURATION", env = "CORELANE_IDLE_TIMEOUT", value_parser = count(setting::IDLE_TIMEOUT))]
     idle_timeout: Option<u64>,
 
+    /// How long a transaction may hold messages before it is rolled back, or `never` for any time [default: 5m]
+    ///
+    /// It counts from the first message or outcome in it. What the client does in it afterwards, and its commit, fail with
+    /// amqp:transaction:timeout.
+    #[arg(long, value_name = "DURATION", env = "CORELANE_TRANSACTION_TIMEOUT",
+          value_parser = count(setting::TRANSACTION_TIMEOUT))]
+    transaction_timeout: Option<u64>,
+
     /// How much to log: off, error, warn, info, debug or trace; `json` for one object a line; both with a comma
     /// [default: info]
     #[arg(long, value_name = "LEVEL|json", env = "CORELANE_LOG", value_parser = parse_log)]
@@ -174,6 +182,7 @@ impl ServeArguments {
             auto_create: self.no_auto_create.map(|no| !no),
             max_frame_size: self.max_frame_size.map(|size| size as u32),
             idle_timeout: self.idle_timeout,
+            transaction_timeout: self.transaction_timeout,
             max_message_size: self.max_message_size,
             memory: self.memory,
             log: self.log,

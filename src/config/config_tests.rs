@@ -29,6 +29,7 @@ fn nothing_given_means_loopback_only_and_the_documented_defaults() {
     assert_eq!(settings.idle, IdlePolicy::Adaptive);
     assert_eq!(settings.limits.frame_size_max, 65_536);
     assert_eq!(settings.limits.idle_timeout_us, Some(60_000_000));
+    assert_eq!(settings.limits.transaction_timeout_us, Some(300_000_000));
     assert_eq!(settings.limits.message_size_max, 128 << 20);
     assert_eq!(settings.destinations, Destinations::new(Vec::new(), true));
 }
@@ -48,6 +49,7 @@ fn a_file_can_say_everything() {
         auto-create = false
         max-frame-size = "4KiB"
         idle-timeout = "never"
+        transaction-timeout = 0
         max-message-size = 1048576
         log = "debug,json"
 
@@ -80,6 +82,7 @@ fn a_file_can_say_everything() {
     assert_eq!(settings.access.users, Some(PathBuf::from("users.txt")));
     assert_eq!(settings.limits.frame_size_max, 4096);
     assert_eq!(settings.limits.idle_timeout_us, None);
+    assert_eq!(settings.limits.transaction_timeout_us, None);
     assert_eq!(settings.limits.message_size_max, 1 << 20);
     assert_eq!(settings.log, LogSettings { filter: "debug".to_owned(), json: true });
     let expected = [
@@ -135,6 +138,7 @@ fn a_wrong_file_is_told_with_file_place_reason_and_what_is_allowed() {
     check("max-frame-size = \"64 kilo\"", &["64 kilo", "not a size", "64KiB"]);
     check("idle-timeout = 30", &["line 1", "a duration needs its unit", "30s"]);
     check("idle-timeout = \"1ms\"", &["1ms is out of range", "200ms to 1d", "never"]);
+    check("transaction-timeout = \"10ms\"", &["10ms is out of range", "1s to 1d", "never"]);
     check("max-message-size = \"2GiB\"", &["2GiB is out of range", "1KiB to 1GiB"]);
     check("listen = \"5672\"", &["\"5672\" is not an address", "127.0.0.1:5672"]);
     check("listen = []", &["the list is empty"]);

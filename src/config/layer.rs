@@ -39,6 +39,8 @@ pub struct Layer {
     pub max_frame_size: Option<u32>,
     #[serde(alias = "idle_timeout", deserialize_with = "idle_timeout")]
     pub idle_timeout: Option<u64>,
+    #[serde(alias = "transaction_timeout", deserialize_with = "transaction_timeout")]
+    pub transaction_timeout: Option<u64>,
     #[serde(alias = "max_message_size", deserialize_with = "max_message_size")]
     pub max_message_size: Option<u64>,
     #[serde(deserialize_with = "memory")]
@@ -143,6 +145,7 @@ impl Layer {
             auto_create: self.auto_create.or(below.auto_create),
             max_frame_size: self.max_frame_size.or(below.max_frame_size),
             idle_timeout: self.idle_timeout.or(below.idle_timeout),
+            transaction_timeout: self.transaction_timeout.or(below.transaction_timeout),
             max_message_size: self.max_message_size.or(below.max_message_size),
             memory: self.memory.or(below.memory),
             log: self.log.or(below.log),
@@ -231,6 +234,10 @@ fn max_frame_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u
 
 fn idle_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     setting::IDLE_TIMEOUT.read(deserializer).map(Some)
+}
+
+fn transaction_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    setting::TRANSACTION_TIMEOUT.read(deserializer).map(Some)
 }
 
 fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -35,6 +35,9 @@ pub const SPIN_US: Setting = Setting::new(Unit::Count, 0, 1_000_000, None);
 pub const FRAME_SIZE: Setting = Setting::new(Unit::Bytes, 512, 16 << 20, None);
 /// The silence after which a connection is closed.
 pub const IDLE_TIMEOUT: Setting = Setting::new(Unit::Microseconds, 200_000, 86_400_000_000, Some("never"));
+/// How long a transaction may hold messages.
+pub const TRANSACTION_TIMEOUT: Setting =
+    Setting::new(Unit::Microseconds, 1_000_000, 86_400_000_000, Some("never"));
 /// The largest message accepted.
 pub const MESSAGE_SIZE: Setting = Setting::new(Unit::Bytes, 1 << 10, 1 << 30, None);
 /// Memory for messages, of the whole process.

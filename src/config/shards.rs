@@ -25,6 +25,7 @@ impl ServeSettings {
             elsewhere: Arc::new(self.connection_config(false)),
             destinations: self.destinations.clone(),
             memory: self.limits.memory / shards as u64,
+            transaction_timeout_us: self.limits.transaction_timeout_us.unwrap_or(0),
         }
     }
 

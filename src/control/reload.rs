@@ -84,6 +84,7 @@ fn fixed_differences(started: &ServeSettings, read: &ServeSettings) -> Vec<Strin
         ("allow-anonymous", started.access.allow_anonymous != read.access.allow_anonymous),
         ("max-frame-size", started.limits.frame_size_max != read.limits.frame_size_max),
         ("idle-timeout", started.limits.idle_timeout_us != read.limits.idle_timeout_us),
+        ("transaction-timeout", started.limits.transaction_timeout_us != read.limits.transaction_timeout_us),
         ("max-message-size", started.limits.message_size_max != read.limits.message_size_max),
         ("memory", started.limits.memory != read.limits.memory),
         ("log", started.log != read.log),

@@ -10,9 +10,11 @@ use super::request::connection_name;
 use crate::Shard;
 use crate::connection::{Connection, Hold, Link};
 use crate::mail::ConnectionId;
+use crate::transaction::{OldestTransaction, OpenTransactions};
 
 /// A connection, and the shard that it lives on.
 pub(crate) struct ConnectionView<'a> {
+    pub(crate) now: u64,
     pub(crate) shard: usize,
     pub(crate) connection: &'a mut Connection,
 }
@@ -42,11 +44,27 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("unsent-bytes", |view| view.connection.unsent_bytes().into()),
     ("unread-bytes", |view| view.connection.waiting_input.len().into()),
     ("unanswered", |view| view.connection.unanswered.into()),
+    ("transactions", |view| open_transactions(view).count.into()),
+    ("oldest-transaction-us", |view| {
+        oldest_transaction(view).map(|oldest| view.now.saturating_sub(oldest.began)).into()
+    }),
+    ("oldest-transaction-messages", |view| oldest_transaction(view).map(|oldest| oldest.messages).into()),
+    ("oldest-transaction-outcomes", |view| oldest_transaction(view).map(|oldest| oldest.outcomes).into()),
     ("waits-for", |view| waits_for(view.connection).into()),
 ];
 
 fn links(view: &ConnectionView<'_>, is_meant: impl Fn(&Link) -> bool) -> usize {
     view.connection.links.iter().flatten().filter(|link| is_meant(link)).count()
+}
+
+fn open_transactions(view: &ConnectionView<'_>) -> OpenTransactions {
+    let transactions = view.connection.transactions.as_deref();
+    transactions.map(|transactions| transactions.open_ones()).unwrap_or_default()
+}
+
+/// The one that has had work for longest.
+fn oldest_transaction(view: &ConnectionView<'_>) -> Option<OldestTransaction> {
+    open_transactions(view).oldest
 }
 
 /// Why what the peer sends is not read, what it is sent is not taken, or what else holds it up.
@@ -79,12 +97,12 @@ fn waits_for_room(connection: &Connection) -> Option<String> {
 }
 
 impl Shard {
-    pub(crate) fn read_connection(&mut self, id: ConnectionId) -> Answer {
+    pub(crate) fn read_connection(&mut self, now: u64, id: ConnectionId) -> Answer {
         let shard = self.index;
         let Some(connection) = self.slot_of(id).and_then(|slot| self.connections.get_mut(slot)) else {
             return Answer::Refused(Fault::unknown(Kind::Connection, &connection_name(id)));
         };
-        let mut view = ConnectionView { shard, connection };
+        let mut view = ConnectionView { now, shard, connection };
         let pairs: Pairs = ATTRIBUTES.iter().map(|(name, read)| ((*name).into(), read(&mut view))).collect();
         Answer::ok(pairs)
     }

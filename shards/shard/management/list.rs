@@ -92,7 +92,7 @@ impl Shard {
             Kind::Connection => {
                 let (shard, connection) = (self.index, self.connections.at(index));
                 connection.map(|(_, connection)| {
-                    connections::ATTRIBUTES[column].1(&mut ConnectionView { shard, connection })
+                    connections::ATTRIBUTES[column].1(&mut ConnectionView { now, shard, connection })
                 })
             }
             Kind::Consumer => {

@@ -263,7 +263,7 @@ impl Shard {
             Question::UpdateQueue { queue, properties } => self.update_queue(now, &queue, &properties).into(),
             Question::DeleteQueue { queue } => self.delete_named_queue(now, &queue),
             Question::DeadLetter { queue, given } => self.say_dead_letter(&queue, given),
-            Question::ReadConnection { connection } => self.read_connection(connection),
+            Question::ReadConnection { connection } => self.read_connection(now, connection),
             Question::CloseConnection { connection } => self.close_by_operator(now, connection),
             Question::ReadConsumer { consumer } => self.read_consumer(consumer),
             Question::ReadShard => self.read_shard(),
