@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use corelane_wire::amqp10::{
-    Close, DecodeError, Encode, Frame, FrameError, FrameKind, Performative, write_frame,
+    Close, DecodeError, Encode, Frame, FrameError, FrameKind, Performative, Transfer, write_frame,
 };
 use hashbrown::HashTable;
 use slab::Slab;
@@ -325,13 +325,17 @@ impl Connection {
         if frame.body.is_empty() {
             return Step::Again;
         }
-        // Performatives are large, so this one stays where it was decoded.
-        let decoded = Performative::decode(frame.body);
-        let (performative, payload) = match &decoded {
-            Ok((performative, payload)) => (performative, *payload),
-            Err(error) => return self.fail_decode(error),
+        let mut transfer = Transfer::default();
+        let done = match transfer.decode(frame.body) {
+            Ok(Some(payload)) => self.dispatch_transfer(frame.channel, &transfer, payload),
+            // Performatives are large, so this one stays where it was decoded.
+            Ok(None) => match &Performative::decode(frame.body) {
+                Ok((performative, payload)) => self.dispatch(&frame, performative, payload),
+                Err(error) => return self.fail_decode(error),
+            },
+            Err(error) => return self.fail_decode(&error),
         };
-        match self.dispatch(&frame, performative, payload) {
+        match done {
             Ok(Step::Later) => {
                 *input = before;
                 Step::Again
@@ -361,15 +365,34 @@ impl Connection {
             Performative::Open(_) => Err(fault::OPENED_TWICE.on_connection()),
             Performative::Begin(begin) => self.handle_begin(frame.channel, begin).map(Step::from),
             Performative::Close(close) => Ok(self.handle_close(close)),
+            Performative::Transfer(transfer) => self.dispatch_transfer(frame.channel, transfer, payload),
             Performative::Attach(_)
             | Performative::Flow(_)
-            | Performative::Transfer(_)
             | Performative::Disposition(_)
             | Performative::Detach(_)
             | Performative::End(_) => {
                 let slot = self.session_of(frame.channel).ok_or(fault::CHANNEL_UNUSED.on_connection())?;
-                self.dispatch_to_session(slot, frame, performative, payload)
+                self.dispatch_to_session(slot, frame, performative)
             }
+        }
+    }
+
+    #[inline]
+    fn dispatch_transfer<'a>(
+        &mut self,
+        channel: u16,
+        transfer: &Transfer<'a>,
+        payload: &'a [u8],
+    ) -> Result<Step<'a>, Failure> {
+        if self.phase == Phase::Opening {
+            return Err(fault::BEFORE_OPEN.on_connection());
+        }
+        let slot = self.session_of(channel).ok_or(fault::CHANNEL_UNUSED.on_connection())?;
+        if self.sessions[slot].state == SessionState::Mapped {
+            self.handle_transfer(slot, transfer, payload)
+        } else {
+            // AMQP 1.0 §2.5.5: what was on its way when we ended the session is passed over.
+            Ok(Step::Again)
         }
     }
 
@@ -379,12 +402,10 @@ impl Connection {
         slot: usize,
         frame: &Frame<'a>,
         performative: &Performative<'a>,
-        payload: &'a [u8],
     ) -> Result<Step<'a>, Failure> {
         // AMQP 1.0 §2.5.5: what was on its way when we ended the session is passed over.
         let mapped = self.sessions[slot].state == SessionState::Mapped;
         match performative {
-            Performative::Transfer(transfer) if mapped => self.handle_transfer(slot, transfer, payload),
             Performative::Disposition(disposition) if mapped => {
                 Ok(self.handle_disposition(slot, disposition).into())
             }

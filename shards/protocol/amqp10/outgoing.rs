@@ -4,7 +4,7 @@
 //! recorded with its first frame; while it is written in part its link is busy, other links of the session are not.
 
 use corelane_wire::amqp10::{
-    DeliveryState, Encode, FrameKind, SenderSettleMode, Transfer, begin_frame, finish_frame,
+    DeliveryHead, DeliveryState, Encode, FrameKind, SenderSettleMode, Transfer, begin_frame, finish_frame,
 };
 
 use super::connection::Connection;
@@ -73,9 +73,22 @@ impl Connection {
             session.sent.push(delivery_id, sent);
             sender.unsettled += 1;
         }
+        let handle = link.local_handle;
+        // Nearly all deliveries are one frame; for that one there is window, as the link is ready.
+        if sender.transaction.is_none() && size + OVERHEAD_MAX <= self.peer.max_frame_size as usize {
+            let message_format = message.message_format;
+            let channel = link.session as u16;
+            let head = DeliveryHead { channel, handle, delivery_id, message_format, settled };
+            let start = head.append(&mut self.output, size);
+            self.output.extend_from_slice(message.head);
+            self.output.extend_from_slice(message.rest);
+            finish_frame(&mut self.output, start);
+            session.transfer_sent();
+            return Progress::Complete { delivery_id, settled };
+        }
         let tag = delivery_id.to_be_bytes();
         let first = Transfer {
-            handle: link.local_handle,
+            handle,
             delivery_id: Some(delivery_id),
             delivery_tag: Some(&tag),
             message_format: Some(message.message_format),
@@ -138,7 +151,6 @@ impl Connection {
         }
     }
 
-    #[inline]
     fn note_progress(
         &mut self,
         slot: usize,
@@ -161,7 +173,6 @@ impl Connection {
     }
 
     /// Writes frames with `head` and `rest` as payload. `None`: the delivery is complete; else the bytes written.
-    #[inline]
     fn write_transfers(
         &mut self,
         slot: usize,

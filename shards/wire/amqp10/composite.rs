@@ -91,6 +91,12 @@ impl<'a> Fields<'a> {
         Ok(self.optional(field)?.unwrap_or_default())
     }
 
+    /// Whether there are fields that were not read.
+    #[inline]
+    pub(super) fn are_left(&self) -> bool {
+        self.remaining > 0
+    }
+
     /// All fields of the type were read: nothing may be left.
     #[inline]
     pub(super) fn finish(self) -> Result<(), DecodeError> {

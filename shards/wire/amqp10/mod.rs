@@ -10,6 +10,7 @@
 mod check;
 mod composite;
 pub mod condition;
+mod delivery_head;
 mod delivery_state;
 mod descriptor;
 mod encode;
@@ -18,6 +19,7 @@ mod frame;
 mod limits;
 mod message;
 mod performative;
+mod piece;
 mod properties;
 mod reader;
 mod sasl;
@@ -28,6 +30,7 @@ mod transaction;
 mod value;
 
 pub use check::check_value;
+pub use delivery_head::DeliveryHead;
 pub use delivery_state::{DeliveryState, Error, Modified, Outcome, Received};
 pub use descriptor::Descriptor;
 pub use encode::{DescribedAs, Encode, ListWriter, MapSection, MapWriter};

@@ -238,7 +238,11 @@ impl<'a> Performative<'a> {
         let unexpected = DecodeError::UnexpectedDescriptor { expected: EXPECTED, code };
         let Some(Ok(code)) = code.map(u8::try_from) else { return Err(unexpected) };
         let performative = match code {
-            TRANSFER => Self::Transfer(Transfer::read(&mut reader)?),
+            TRANSFER => {
+                let mut transfer = Transfer::default();
+                transfer.read(&mut reader)?;
+                Self::Transfer(transfer)
+            }
             DISPOSITION => Self::Disposition(Disposition::read(&mut reader)?),
             FLOW => Self::Flow(Flow::read(&mut reader)?),
             OPEN => Self::Open(Open::read(&mut reader)?),
@@ -338,28 +342,43 @@ impl<'a> Flow<'a> {
 }
 
 impl<'a> Transfer<'a> {
+    /// Reads a frame's body if it is a transfer, as nearly all are, and returns the payload behind it. Read in place, which must hold
+    /// nothing yet: a transfer is large, and moving it costs as much as reading it.
     #[inline]
-    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    pub fn decode(&mut self, body: &'a [u8]) -> Result<Option<&'a [u8]>, DecodeError> {
+        let [0, 0x53, TRANSFER, list @ ..] = body else { return Ok(None) };
+        let mut reader = Reader::new(list);
+        self.read(&mut reader)?;
+        Ok(Some(reader.rest()))
+    }
+
+    #[inline]
+    fn read(&mut self, reader: &mut Reader<'a>) -> Result<(), DecodeError> {
         let mut fields = Fields::read(reader, "transfer")?;
-        let transfer = Self {
-            handle: fields.mandatory("transfer.handle")?,
-            delivery_id: fields.optional("transfer.delivery-id")?,
-            delivery_tag: fields.optional("transfer.delivery-tag")?,
-            message_format: fields.optional("transfer.message-format")?,
-            settled: fields.optional("transfer.settled")?,
-            more: fields.or("transfer.more", false)?,
-            rcv_settle_mode: fields.optional("transfer.rcv-settle-mode")?,
-            state: fields.optional("transfer.state")?,
-            resume: fields.or("transfer.resume", false)?,
-            aborted: fields.or("transfer.aborted", false)?,
-            batchable: fields.or("transfer.batchable", false)?,
-        };
+        self.handle = fields.mandatory("transfer.handle")?;
+        self.delivery_id = fields.optional("transfer.delivery-id")?;
+        self.delivery_tag = fields.optional("transfer.delivery-tag")?;
+        self.message_format = fields.optional("transfer.message-format")?;
+        self.settled = fields.optional("transfer.settled")?;
+        self.more = fields.or("transfer.more", false)?;
         // §2.8.7: up to 32 octets of binary data.
-        if transfer.delivery_tag.is_some_and(|tag| tag.len() > DELIVERY_TAG_SIZE_MAX) {
+        if self.delivery_tag.is_some_and(|tag| tag.len() > DELIVERY_TAG_SIZE_MAX) {
             return Err(DecodeError::InvalidField { field: "transfer.delivery-tag" });
         }
-        fields.finish()?;
-        Ok(transfer)
+        if fields.are_left() {
+            self.read_rare(&mut fields)?;
+        }
+        fields.finish()
+    }
+
+    /// Reads the fields that few transfers have.
+    fn read_rare(&mut self, fields: &mut Fields<'a>) -> Result<(), DecodeError> {
+        self.rcv_settle_mode = fields.optional("transfer.rcv-settle-mode")?;
+        self.state = fields.optional("transfer.state")?;
+        self.resume = fields.or("transfer.resume", false)?;
+        self.aborted = fields.or("transfer.aborted", false)?;
+        self.batchable = fields.or("transfer.batchable", false)?;
+        Ok(())
     }
 }
 

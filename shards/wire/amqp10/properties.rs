@@ -4,8 +4,12 @@ use super::composite::{Field, Fields, Timestamp};
 use super::descriptor::{HEADER, PROPERTIES};
 use super::encode::{Encode, ListWriter, fixed};
 use super::error::DecodeError;
+use super::piece::Piece;
 use super::reader::Reader;
 use super::value::{List, Value};
+
+/// Most bytes of an encoded header: descriptor and list 6, two booleans, a ubyte, two uints.
+const HEADER_SIZE_MAX: usize = 24;
 
 /// How a message is to be delivered (§3.2.1). The only section whose fields intermediaries change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +50,41 @@ impl Header {
 impl Encode for Header {
     #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
-        let mut list = ListWriter::described(out, HEADER);
-        list.unless(self.durable, false);
-        list.unless(self.priority, 4);
-        list.optional(&self.ttl);
-        list.unless(self.first_acquirer, false);
-        list.unless(self.delivery_count, 0);
-        list.finish_fields();
+        // Trailing defaults are left out.
+        let count = match self {
+            Header { delivery_count: 1.., .. } => 5,
+            Header { first_acquirer: true, .. } => 4,
+            Header { ttl: Some(_), .. } => 3,
+            Header { priority, .. } if *priority != 4 => 2,
+            Header { durable, .. } => u8::from(*durable),
+        };
+        if count == 0 {
+            return out.extend_from_slice(&[0, 0x53, HEADER, 0x45]);
+        }
+        let flag = |is: bool| if is { 0x41 } else { 0x40 };
+        let mut piece = Piece::<HEADER_SIZE_MAX>::new();
+        let list = piece.begin_list(HEADER, count);
+        piece.put([flag(self.durable)]);
+        if count >= 2 {
+            match self.priority {
+                4 => piece.put([0x40]),
+                priority => piece.put([0x50, priority]),
+            }
+        }
+        if count >= 3 {
+            match self.ttl {
+                Some(ttl) => piece.put_uint(ttl),
+                None => piece.put([0x40]),
+            }
+        }
+        if count >= 4 {
+            piece.put([flag(self.first_acquirer)]);
+        }
+        if count >= 5 {
+            piece.put_uint(self.delivery_count);
+        }
+        piece.finish_list(list);
+        piece.append(out);
     }
 }
 

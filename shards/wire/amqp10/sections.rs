@@ -46,6 +46,12 @@ impl Section {
         &message[self.range()]
     }
 
+    /// Where the value behind the descriptor begins; 0 if the section is absent.
+    #[inline]
+    pub fn value_start(&self) -> u32 {
+        self.value
+    }
+
     /// The encoded value behind the descriptor.
     #[inline]
     pub fn value<'a>(&self, message: &'a [u8]) -> &'a [u8] {
@@ -97,8 +103,16 @@ impl Sections {
     /// Finds the sections of a complete message.
     #[inline]
     pub fn scan(message: &[u8]) -> Result<Self, DecodeError> {
+        let mut sections = Self::default();
+        sections.find(message)?;
+        Ok(sections)
+    }
+
+    /// Notes them where they stay: there are many, and most messages have few of them.
+    #[inline(never)]
+    fn find(&mut self, message: &[u8]) -> Result<(), DecodeError> {
         let Ok(size) = u32::try_from(message.len()) else { return Err(DecodeError::MessageTooLarge) };
-        let mut sections = Self { size, ..Self::default() };
+        self.size = size;
         let mut reader = Reader::new(message);
         let mut previous = 0;
         while !reader.is_empty() {
@@ -108,13 +122,13 @@ impl Sections {
             pass_value(code, &mut reader)?;
             let section = Section { start, value, end: size - reader.rest().len() as u32 };
             if code <= previous {
-                sections.repeat(code, previous, section)?;
+                self.repeat(code, previous, section)?;
             } else {
-                sections.note(code, previous, section)?;
+                self.note(code, previous, section)?;
             }
             previous = code;
         }
-        Ok(sections)
+        Ok(())
     }
 
     /// Notes a section that stands behind all of a lower code.
