@@ -14,6 +14,7 @@ use super::ids::{DeliveryTag, LinkId, Token, TransactionId};
 use super::link::{Epoch, LinkEnd};
 use super::serial;
 use super::session::Session;
+use super::unsettled::Position;
 
 /// The property of a flow that names a transaction (§4.4.3).
 pub(super) const TXN_ID: &str = "txn-id";
@@ -100,7 +101,7 @@ impl Connection {
         let Some(link) = self.links.get(slot) else { return };
         let index = link.session;
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let Some(arrived) = session.arrived.find_mut(delivery_id) else { return };
+        let Some((position, arrived)) = session.arrived.find_mut(delivery_id) else { return };
         if arrived.link as usize != slot {
             return;
         }
@@ -117,7 +118,7 @@ impl Connection {
             ArrivedPhase::SecondAnswered => return,
         };
         if settled {
-            self.forget_arrived(slot, delivery_id);
+            self.forget_arrived_at(slot, delivery_id, position);
         }
         if self.is_writable(index) {
             self.write_disposition(index, Role::Receiver, delivery_id, settled, Some(outcome));
@@ -158,24 +159,34 @@ impl Connection {
     #[inline]
     pub fn poll_outcome(&mut self) -> Option<Disposed> {
         loop {
-            let disposing = self.disposing?;
-            let Some((delivery_id, sent)) = self.next_sent(&disposing) else {
+            let disposing = self.disposing.as_mut()?;
+            let (session, last) = (disposing.session, disposing.last);
+            let sent = self.sessions.get(session).map(|session| &session.sent);
+            let Some((position, delivery_id, &sent)) =
+                sent.and_then(|sent| sent.next_in(disposing.next, last))
+            else {
                 self.disposing = None;
                 return None;
             };
-            self.disposing = (delivery_id != disposing.last)
-                .then_some(Disposing { next: delivery_id.wrapping_add(1), ..disposing });
+            let (settled, outcome) = match &disposing.then {
+                Then::Forget => (true, None),
+                Then::Settle(outcome) => (true, Some(*outcome)),
+                Then::Keep => (false, None),
+            };
+            disposing.next = delivery_id.wrapping_add(1);
+            if delivery_id == last {
+                self.disposing = None;
+            }
             let Sent { token, link, .. } = sent;
             let alive = self.is_alive(&sent);
-            let settled = disposing.then != Then::Keep;
             if settled || !alive {
-                self.remove_sent(disposing.session, delivery_id, alive);
+                self.remove_sent(session, position, alive);
             }
             if !alive {
                 continue;
             }
-            if let Then::Settle(outcome) = disposing.then {
-                self.gather(disposing.session, Role::Sender, delivery_id, true, outcome);
+            if let Some(outcome) = outcome {
+                self.gather(session, Role::Sender, delivery_id, true, outcome);
             }
             return Some(Disposed { link: LinkId(link), token, delivery_id, settled });
         }
@@ -210,7 +221,7 @@ impl Connection {
                     Some(outcome) => Then::Settle(Plain::of(outcome).unwrap_or(Plain::None)),
                 };
                 let disposing = Disposing { session, next: first, last, then };
-                self.next_sent(&disposing)?;
+                self.sessions.get(session)?.sent.next_in(first, last)?;
                 self.disposing = Some(disposing);
                 Some(Event::Disposition { state, settled: disposition.settled })
             }
@@ -220,9 +231,17 @@ impl Connection {
     /// Forgets a received delivery that is settled.
     #[inline]
     pub(super) fn forget_arrived(&mut self, slot: usize, delivery_id: u32) {
+        let Some(session) = self.sessions.get_mut(self.links[slot].session) else { return };
+        if let Some((position, _)) = session.arrived.find_mut(delivery_id) {
+            self.forget_arrived_at(slot, delivery_id, position);
+        }
+    }
+
+    #[inline]
+    fn forget_arrived_at(&mut self, slot: usize, delivery_id: u32, position: Position) {
         let link = &mut self.links[slot];
         let Some(session) = self.sessions.get_mut(link.session) else { return };
-        let Some(arrived) = session.arrived.remove(delivery_id) else { return };
+        let Some(arrived) = session.arrived.remove_at(position) else { return };
         if let LinkEnd::Receiver(receiver) = &mut link.end {
             receiver.unsettled -= 1;
             receiver.tags.remove(&arrived.tag, delivery_id);
@@ -247,9 +266,10 @@ impl Connection {
 
     fn forget_arrived_in(&mut self, session: usize, first: u32, last: u32) {
         let mut next = first;
-        while let Some((delivery_id, arrived)) = self.sessions[session].arrived.next_in(next, last) {
+        while let Some((position, delivery_id, arrived)) = self.sessions[session].arrived.next_in(next, last)
+        {
             let slot = arrived.link as usize;
-            self.forget_arrived(slot, delivery_id);
+            self.forget_arrived_at(slot, delivery_id, position);
             if let LinkEnd::Receiver(receiver) = &mut self.links[slot].end {
                 let partial = receiver.partial.as_mut().filter(|partial| partial.delivery_id == delivery_id);
                 if let Some(partial) = partial {
@@ -268,13 +288,14 @@ impl Connection {
     /// Forgets a sent delivery of a link; whether it was still unsettled.
     pub(super) fn forget_sent(&mut self, slot: usize, delivery_id: u32) -> bool {
         let link = &self.links[slot];
-        let Some(session) = self.sessions.get(link.session) else { return false };
         let index = link.session;
-        let known = session.sent.find(delivery_id).is_some_and(|sent| sent.epoch == link.epoch);
-        if known {
-            self.remove_sent(index, delivery_id, true);
+        let Some(session) = self.sessions.get_mut(index) else { return false };
+        let found = session.sent.find_mut(delivery_id).filter(|(_, sent)| sent.epoch == link.epoch);
+        let position = found.map(|(position, _)| position);
+        if let Some(position) = position {
+            self.remove_sent(index, position, true);
         }
-        known
+        position.is_some()
     }
 
     /// The link is gone: nobody wants the outcomes of its deliveries any more. They are swept when they outnumber
@@ -308,18 +329,14 @@ impl Connection {
         }
     }
 
-    fn next_sent(&self, disposing: &Disposing) -> Option<(u32, Sent)> {
-        let session = self.sessions.get(disposing.session)?;
-        session.sent.next_in(disposing.next, disposing.last).map(|(id, sent)| (id, *sent))
-    }
-
     fn is_alive(&self, sent: &Sent) -> bool {
         self.links.get(sent.link as usize).is_some_and(|link| link.epoch == sent.epoch)
     }
 
-    fn remove_sent(&mut self, session: usize, delivery_id: u32, alive: bool) {
+    #[inline]
+    fn remove_sent(&mut self, session: usize, position: Position, alive: bool) {
         let session = &mut self.sessions[session];
-        let Some(sent) = session.sent.remove(delivery_id) else { return };
+        let Some(sent) = session.sent.remove_at(position) else { return };
         if !alive {
             session.sent_orphans -= 1;
         } else if let LinkEnd::Sender(sender) = &mut self.links[sent.link as usize].end {

@@ -25,6 +25,10 @@ struct Entry<T> {
     value: Option<T>,
 }
 
+/// Where a delivery stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Position(usize);
+
 impl<T> Unsettled<T> {
     pub(super) fn new() -> Self {
         Self { entries: VecDeque::new(), count: 0 }
@@ -55,31 +59,39 @@ impl<T> Unsettled<T> {
         entry.value.as_ref()
     }
 
+    /// The same with its position, which holds until something is added or removed.
     #[inline]
-    pub(super) fn find_mut(&mut self, id: u32) -> Option<&mut T> {
+    pub(super) fn find_mut(&mut self, id: u32) -> Option<(Position, &mut T)> {
         let index = self.index_of(id)?;
-        self.entries[index].value.as_mut()
+        Some((Position(index), self.entries[index].value.as_mut()?))
+    }
+
+    #[cfg(test)]
+    pub(super) fn remove(&mut self, id: u32) -> Option<T> {
+        self.remove_at(Position(self.index_of(id)?))
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, id: u32) -> Option<T> {
-        let index = self.index_of(id)?;
-        let value = self.entries[index].value.take()?;
+    pub(super) fn remove_at(&mut self, position: Position) -> Option<T> {
+        let value = self.entries.get_mut(position.0)?.value.take()?;
         self.count -= 1;
+        if position.0 == 0 {
+            self.entries.pop_front();
+        }
         self.trim();
         Some(value)
     }
 
     /// The first number in `from..=last` that is unsettled.
     #[inline]
-    pub(super) fn next_in(&self, from: u32, last: u32) -> Option<(u32, &T)> {
+    pub(super) fn next_in(&self, from: u32, last: u32) -> Option<(Position, u32, &T)> {
         let start = self.lower_bound(from);
-        for entry in self.entries.range(start..) {
+        for (index, entry) in self.entries.range(start..).enumerate() {
             if distance(entry.id, last) < 0 {
                 return None;
             }
             if let Some(value) = &entry.value {
-                return Some((entry.id, value));
+                return Some((Position(start + index), entry.id, value));
             }
         }
         None
@@ -105,12 +117,14 @@ impl<T> Unsettled<T> {
     /// The index of the first entry whose number is not before `id`.
     #[inline]
     fn lower_bound(&self, id: u32) -> usize {
-        let (Some(front), Some(back)) = (self.entries.front(), self.entries.back()) else { return 0 };
+        let Some(front) = self.entries.front() else { return 0 };
         let ahead = distance(front.id, id);
-        let left = distance(id, back.id);
+        // Most are settled in the order in which they were sent.
         if ahead <= 0 {
             return 0;
         }
+        let Some(back) = self.entries.back() else { return 0 };
+        let left = distance(id, back.id);
         if left < 0 {
             return self.entries.len();
         }

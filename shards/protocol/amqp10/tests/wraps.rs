@@ -46,7 +46,7 @@ fn unsettled_is_a_map_in_order() {
                     let from = start + random.below(next - start + 2);
                     let last = from + random.below(60);
                     let expect = model.range(from..=last).next().map(|(id, value)| (*id as u32, *value));
-                    let got = unsettled.next_in(from as u32, last as u32).map(|(id, value)| (id, *value));
+                    let got = unsettled.next_in(from as u32, last as u32).map(|(_, id, value)| (id, *value));
                     assert_eq!(got, expect, "seed {seed}");
                 }
             }
