@@ -48,8 +48,17 @@ const _: () = assert!(size_of::<QueueStatistics>() <= 32, "there may be a millio
 struct Times {
     queue: QueueId,
     used_at: u64,
-    time_in_queue: Histogram<u32>,
-    settle_latency: Histogram<u32>,
+    time_in_queue: Recorder,
+    settle_latency: Recorder,
+}
+
+/// A histogram, and how often its last value has come since it was last another one: messages that come together leave together, so
+/// that most of them take as long as the one before.
+#[derive(Clone, Debug)]
+struct Recorder {
+    histogram: Histogram<u32>,
+    last_us: u64,
+    count: u32,
 }
 
 /// What has gone through a queue.
@@ -101,18 +110,20 @@ impl Statistics {
         let of = self.of(queue);
         of.deliveries += 1;
         of.bytes_out += bytes as u64;
+        let times = of.times;
         if let Some(waited_us) = waited_us
-            && let Some(times) = self.times(now, queue)
+            && let Some(times) = self.times(now, queue, times)
         {
-            times.time_in_queue.saturating_record(waited_us);
+            times.time_in_queue.record(waited_us);
         }
     }
 
     /// A delivery was settled, so long after it was made.
     #[inline]
     pub(crate) fn note_settled(&mut self, now: u64, queue: QueueId, took_us: u64) {
-        if let Some(times) = self.times(now, queue) {
-            times.settle_latency.saturating_record(took_us);
+        let times = self.of(queue).times;
+        if let Some(times) = self.times(now, queue, times) {
+            times.settle_latency.record(took_us);
         }
     }
 
@@ -172,8 +183,7 @@ impl Statistics {
     }
 
     #[inline]
-    fn times(&mut self, now: u64, queue: QueueId) -> Option<&mut Times> {
-        let mut index = self.of(queue).times;
+    fn times(&mut self, now: u64, queue: QueueId, mut index: u32) -> Option<&mut Times> {
         if index == NONE {
             index = self.find_times(now, queue)?;
         }
@@ -186,9 +196,9 @@ impl Statistics {
     #[cold]
     fn find_times(&mut self, now: u64, queue: QueueId) -> Option<u32> {
         let index = if self.kept.len() < HISTOGRAMS_MAX {
-            let histogram = Histogram::new_with_bounds(1, LONGEST_US, DIGITS).ok()?;
-            let settle_latency = histogram.clone();
-            self.kept.insert(Times { queue, used_at: now, time_in_queue: histogram, settle_latency })
+            let time_in_queue = Recorder::new()?;
+            let settle_latency = time_in_queue.clone();
+            self.kept.insert(Times { queue, used_at: now, time_in_queue, settle_latency })
         } else {
             let index = self.find_idle(now)?;
             let times = self.kept.get_mut(index)?;
@@ -216,8 +226,39 @@ impl Statistics {
     }
 }
 
+impl Recorder {
+    fn new() -> Option<Self> {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_US, DIGITS).ok()?;
+        Some(Recorder { histogram, last_us: 0, count: 0 })
+    }
+
+    #[inline]
+    fn record(&mut self, time_us: u64) {
+        if time_us != self.last_us || self.count == u32::MAX {
+            self.note_last();
+            self.last_us = time_us;
+        }
+        self.count += 1;
+    }
+
+    #[inline(never)]
+    fn note_last(&mut self) {
+        if self.count > 0 {
+            self.histogram.saturating_record_n(self.last_us, std::mem::take(&mut self.count));
+        }
+    }
+
+    fn reset(&mut self) {
+        self.histogram.reset();
+        self.count = 0;
+    }
+}
+
 impl Summary {
-    fn of(histogram: &Histogram<u32>) -> Summary {
+    fn of(recorder: &Recorder) -> Summary {
+        let mut recorder = recorder.clone();
+        recorder.note_last();
+        let histogram = recorder.histogram;
         if histogram.is_empty() {
             return Summary::default();
         }
