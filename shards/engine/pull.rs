@@ -251,13 +251,19 @@ impl<M: Message> Engine<M> {
     }
 
     /// A class with a ready consumer that comes before this one and has this entry next.
+    #[inline]
     fn outranked(&mut self, index: u32, entry: EntryRef) -> Option<u32> {
         let consumer = &self.consumers[index];
-        let (own, priority) = (consumer.class, consumer.priority);
         let queue = &self.queues[consumer.queue];
-        if queue.ready_priority() <= Some(priority) && !queue.extras.has(Extras::LOADS) {
+        if queue.ready_priority() <= Some(consumer.priority) && !queue.extras.has(Extras::LOADS) {
             return None;
         }
+        self.find_higher(index, entry)
+    }
+
+    #[cold]
+    fn find_higher(&mut self, index: u32, entry: EntryRef) -> Option<u32> {
+        let own = self.consumers[index].class;
         let rank = self.rank(index);
         let mut matched = std::mem::take(&mut self.matched);
         self.match_acquiring(entry, &mut matched);

@@ -6,7 +6,7 @@
 use corelane_engine::selector::{self, Field, HeaderField};
 use corelane_engine::{self as engine, DeadLetterReason};
 use corelane_wire::amqp10::{
-    Encode, Header, Map, MapSection, MapWriter, Property, PropertyFields, Raw, Sections, Value,
+    DecodeError, Encode, Header, Map, MapSection, MapWriter, Property, PropertyFields, Raw, Sections, Value,
 };
 
 use crate::body::Body;
@@ -53,47 +53,63 @@ pub struct Message {
     deaths: Option<Box<Deaths>>,
 }
 
+/// What is noted of an encoding.
+struct Parts {
+    onward: u32,
+    properties: u32,
+    application_properties: u32,
+    header: Header,
+    has_group: bool,
+    has_expiry: bool,
+    is_scheduled: bool,
+}
+
+impl Parts {
+    fn of(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let sections = Sections::scan(bytes)?;
+        let mut parts = Parts {
+            onward: sections.onward().start as u32,
+            properties: sections.properties.value_start(),
+            application_properties: sections.application_properties.value_start(),
+            header: sections.header(bytes)?,
+            has_group: false,
+            has_expiry: false,
+            is_scheduled: false,
+        };
+        if sections.properties.is_present() {
+            let properties = sections.properties(bytes)?;
+            parts.has_group = properties.field(Property::GroupId)?.is_some();
+            parts.has_expiry = properties.field(Property::AbsoluteExpiryTime)?.is_some();
+        }
+        if sections.application_properties.is_present() {
+            sections.application_properties.map(bytes)?;
+        }
+        if sections.message_annotations.is_present() {
+            let annotations = sections.message_annotations.map(bytes)?;
+            let has = |name: &&str| annotations.find(name).is_ok_and(|value| value.is_some());
+            parts.is_scheduled = DELIVERY_ANNOTATIONS.iter().any(has);
+        }
+        Ok(parts)
+    }
+}
+
 impl Message {
     /// Finds the parts of a complete message; gives the bytes back if they are not one.
     pub(crate) fn new(bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
-        let read = || {
-            let sections = Sections::scan(&bytes)?;
-            let header = sections.header(&bytes)?;
-            let properties = sections.properties(&bytes)?;
-            let has_group = properties.field(Property::GroupId)?.is_some();
-            let has_expiry = properties.field(Property::AbsoluteExpiryTime)?.is_some();
-            sections.application_properties.map(&bytes)?;
-            let is_scheduled = sections.message_annotations.is_present() && {
-                let annotations = sections.message_annotations.map(&bytes)?;
-                DELIVERY_ANNOTATIONS
-                    .iter()
-                    .any(|name| annotations.find(name).is_ok_and(|value| value.is_some()))
-            };
-            Ok::<_, corelane_wire::amqp10::DecodeError>((
-                sections,
-                header,
-                has_group,
-                has_expiry,
-                is_scheduled,
-            ))
-        };
-        let Ok((sections, header, has_group, has_expiry, is_scheduled)) = read() else { return Err(bytes) };
-        let value_at = |section: corelane_wire::amqp10::Section| {
-            if section.is_present() { (section.range().end - section.value(&bytes).len()) as u32 } else { 0 }
-        };
+        let Ok(parts) = Parts::of(&bytes) else { return Err(bytes) };
         Ok(Message {
             format,
-            onward: sections.onward().start as u32,
-            properties: value_at(sections.properties),
-            application_properties: value_at(sections.application_properties),
+            onward: parts.onward,
+            properties: parts.properties,
+            application_properties: parts.application_properties,
             enqueued_at: 0,
-            ttl_ms: header.ttl.unwrap_or(0),
+            ttl_ms: parts.header.ttl.unwrap_or(0),
             counted: u32::try_from(bytes.capacity() + ENTRY_BYTES).unwrap_or(u32::MAX),
-            priority: header.priority,
-            durable: header.durable,
-            has_group,
-            has_expiry,
-            is_scheduled,
+            priority: parts.header.priority,
+            durable: parts.header.durable,
+            has_group: parts.has_group,
+            has_expiry: parts.has_expiry,
+            is_scheduled: parts.is_scheduled,
             is_answer: false,
             deliver_at: 0,
             deaths: None,
