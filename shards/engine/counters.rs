@@ -17,6 +17,17 @@ pub enum ConsumerList {
     Notified,
 }
 
+impl ConsumerList {
+    pub fn is_notified(self) -> bool {
+        self == ConsumerList::Notified
+    }
+
+    /// Its owner keeps it from messages.
+    pub fn is_kept_by_owner(self) -> bool {
+        matches!(self, ConsumerList::NotInterested(reason) if !reason.is_of_engine())
+    }
+}
+
 /// Why a consumer was last moved between lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {

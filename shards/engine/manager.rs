@@ -55,9 +55,7 @@ impl<M: Message> Engine<M> {
         if let Some(consumer) = self.resolve_consumer(consumer) {
             self.consumers[consumer].desire = match desire {
                 // The engine's own reasons are not for others to set: they would never end.
-                Desire::Paused(PauseReason::Standby | PauseReason::Prefetch | PauseReason::Refusals) => {
-                    Desire::Paused(PauseReason::Suspended)
-                }
+                Desire::Paused(reason) if reason.is_of_engine() => Desire::Paused(PauseReason::Suspended),
                 Desire::Ready | Desire::Paused(_) => desire,
             };
             self.review(consumer);
@@ -221,9 +219,7 @@ impl<M: Message> Engine<M> {
     pub(crate) fn pause(&mut self, index: u32, reason: PauseReason) {
         let was_notified = self.consumers[index].list == ConsumerList::Notified;
         let was_requested = std::mem::take(&mut self.consumers[index].pull_requested);
-        if was_requested
-            && matches!(reason, PauseReason::Standby | PauseReason::Prefetch | PauseReason::Refusals)
-        {
+        if was_requested && reason.is_of_engine() {
             self.unpulled.push_back(self.consumer_id(index));
         }
         self.transition(index, ConsumerList::NotInterested(reason), Cause::Paused);
@@ -325,7 +321,7 @@ impl<M: Message> Engine<M> {
     }
 
     /// Why a consumer cannot take messages; none: it can.
-    fn pause_reason(&self, index: u32) -> Option<PauseReason> {
+    pub(crate) fn pause_reason(&self, index: u32) -> Option<PauseReason> {
         let consumer = &self.consumers[index];
         if consumer.role != Role::Active {
             return Some(PauseReason::Standby);

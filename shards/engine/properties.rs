@@ -198,6 +198,11 @@ pub enum PauseReason {
 
 impl PauseReason {
     pub(crate) const COUNT: usize = 12;
+
+    /// Set by the engine only: its owner neither sets nor ends it.
+    pub fn is_of_engine(self) -> bool {
+        matches!(self, PauseReason::Standby | PauseReason::Prefetch | PauseReason::Refusals)
+    }
 }
 
 /// What a pull brought.

@@ -200,6 +200,8 @@ impl<M: Message> Engine<M> {
             });
             assert_eq!(group.promised, first.copied());
             assert!(queue.properties.sticky_groups || group.unsettled + group.retired > 0, "freed at zero");
+            let is_wanted = first.is_some() || waiting.is_empty() || group.unsettled + group.retired > 0;
+            assert!(is_wanted, "nobody keeps a group who does not take its next");
             if let Some(place) = first {
                 assert_ne!(owner.list, ConsumerList::Interested, "the owner is told");
                 promised.insert((group.owner, *place, index));
@@ -341,6 +343,15 @@ impl<M: Message> Engine<M> {
     }
 
     fn verify_lists(&self) {
+        for (index, consumer) in self.consumers.iter() {
+            let is_paused = matches!(consumer.list, ConsumerList::NotInterested(_));
+            assert_eq!(
+                is_paused,
+                self.pause_reason(index).is_some(),
+                "consumer {index} is in {:?}",
+                consumer.list
+            );
+        }
         let mut standing: BTreeMap<u32, ConsumerList> = BTreeMap::new();
         let mut note = |consumer: u32, list: ConsumerList| {
             assert_eq!(self.consumers[consumer].list, list, "a consumer is in the list it says");

@@ -3,8 +3,9 @@
 //! The engines' own `verify` (lists, counts, and the rule that nobody who is ready is forgotten), the conservation of messages by
 //! what the queues have counted, and bounded lanes.
 
-use corelane_shard::{Lane, Shard};
+use corelane_shard::{Lane, OverflowRule, Shard};
 
+use crate::plan::QueuePlan;
 use crate::world::World;
 
 /// Mail in a lane, beside its messages, for each link and connection of the world: requests are answered one by one.
@@ -38,6 +39,21 @@ fn check_conservation(shard: &Shard, name: &str) -> u64 {
     assert_eq!(counts.enqueued, depth.messages + left, "{name} has {depth:?} and counted {counts:?}");
     assert_eq!(depth.available + depth.acquired + depth.held, depth.messages, "{name} has {depth:?}");
     depth.messages
+}
+
+/// A queue that refuses what is too much never has too much.
+pub(crate) fn check_limits(world: &World, queues: &[QueuePlan]) {
+    for QueuePlan { name, rule, .. } in
+        queues.iter().filter(|plan| plan.rule.overflow == Some(OverflowRule::Reject))
+    {
+        let shard = &world.shards[world.home_of(name)];
+        let depth = shard.queue(name).and_then(|queue| shard.engine().depth(queue)).unwrap_or_default();
+        let within = |count: u64, max: Option<u64>| max.is_none_or(|max| count <= max);
+        assert!(
+            within(depth.messages, rule.messages_max) && within(depth.bytes, rule.bytes_max),
+            "{name} has more than it may: {depth:?}"
+        );
+    }
 }
 
 /// Nothing is left of anything.

@@ -18,6 +18,7 @@ mod operator;
 mod oracle;
 mod plan;
 mod random;
+mod rest;
 mod simulation;
 mod subscribing;
 mod transacting;

@@ -306,6 +306,13 @@ impl Oracle {
             assert!(known, "message {number} says that it failed {more} times more than it did");
             *failures = failures.saturating_sub(more);
         }
+        if let Some(max) = self.queues[message.sent.queue].rule.deliveries_max {
+            let fails = u64::from(received.delivery_count);
+            assert!(
+                message.is_dead || fails < max,
+                "message {number} has failed {fails} times, and {max} are too many"
+            );
+        }
         message.was_seen = true;
         if consumer.presettled {
             assert!(received.settled, "link {index} is sent what is settled");
@@ -444,6 +451,13 @@ impl Oracle {
                 .find(|(held, _)| self.messages[*held].sent.group == group && !self.messages[*held].is_dead);
             assert!(split.is_none(), "the group of {number} is with {index} and with {other}: {split:?}");
         }
+    }
+
+    /// Deliveries of a queue that its consumers hold; none where some may have been given up.
+    pub(crate) fn held_of(&self, queue: usize) -> Option<usize> {
+        let of_queue = || self.consumers.iter().filter(|consumer| consumer.queue == queue);
+        let is_sure = !self.queues[queue].has_deadline && !of_queue().any(|consumer| consumer.is_loose);
+        is_sure.then(|| of_queue().map(|consumer| consumer.held.len()).sum())
     }
 
     /// A consumer ends a delivery: the `held` one at this position.

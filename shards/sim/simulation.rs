@@ -13,6 +13,7 @@ use crate::faults::{Fault, Faults};
 use crate::oracle::{Oracle, Settling};
 use crate::plan::{Action, Plan, TTL_MS_MAX};
 use crate::random::Random;
+use crate::rest;
 use crate::workload::Workload;
 use crate::world::{Actor, Setup, World};
 
@@ -149,6 +150,7 @@ impl Simulation {
         self.workload.confirm(&mut self.world, &mut self.oracle);
         if self.world.events >= self.check_at {
             self.messages = checkers::check(&self.world, &self.names);
+            checkers::check_limits(&self.world, &self.oracle.queues);
             self.check_at = self.world.events + self.options.check_every * (1 + self.messages / MESSAGES_FEW);
         }
     }
@@ -315,6 +317,7 @@ impl Simulation {
         for &peer in peers.iter().filter(|peer| alive(&self.workload.peers[**peer])) {
             self.workload.check_drained(&self.world, &self.oracle, peer);
         }
+        rest::check(&self.world, &self.workload, &self.oracle);
         self.serve_subscribers();
         self.oracle.check_owed(true);
         for &peer in &peers {

@@ -229,7 +229,7 @@ impl Workload {
         }
     }
 
-    fn receivers(&self, peer: usize) -> Vec<(u32, usize)> {
+    pub(crate) fn receivers(&self, peer: usize) -> Vec<(u32, usize)> {
         let used = self.peers[peer].links.iter();
         used.filter_map(|(link, used)| match used {
             Use::Receiver { consumer } => Some((*link, *consumer)),
