@@ -5,8 +5,8 @@
 //! effects become submissions.
 //!
 //! Invariants:
-//! - glommio is named in `executor.rs` alone, io_uring in `ring.rs` and `buffers.rs`; unsafe code is there and in
-//!   `socket.rs`;
+//! - glommio is named in `executor.rs` alone, io_uring in `ring.rs` and `buffers.rs`; unsafe code is there, in
+//!   `socket.rs` and in `memory.rs`;
 //! - a descriptor is closed when no operation of the ring refers to it, and a buffer lent to the ring is owned by the
 //!   ring until its completion;
 //! - a turn is bounded in bytes, completions and mail;
@@ -24,6 +24,7 @@ mod executor;
 mod idle;
 mod limits;
 mod listen;
+mod memory;
 mod probe;
 mod pump;
 mod ring;

@@ -42,5 +42,10 @@ pub(super) const CLOSE_LINGER_US: u64 = 1_000_000;
 /// How long nothing is accepted after the process ran out of descriptors or memory.
 pub(super) const ACCEPT_PAUSE_US: u64 = 100_000;
 
+/// How long a shard leaves freed memory to the allocator, at least, and how often it looks after it when nothing happens any more. Then
+/// all is given back that can be.
+pub(super) const TIDY_PERIOD_US: u64 = 2_000_000;
+pub(super) const TIDY_ROUNDS: u32 = 3;
+
 /// The longest sleep, so that a deadline far away needs no arithmetic.
 pub(super) const SLEEP_MAX_US: u64 = 60_000_000;

@@ -20,6 +20,7 @@ use super::limits::{
     TURN_COMPLETIONS_MAX, TURN_MAILS_MAX,
 };
 use super::listen::Listening;
+use super::memory::{self, Tidy};
 use super::ring::{Completion, Ring, StreamKey};
 use super::service::Service;
 use super::socket;
@@ -142,6 +143,7 @@ struct Pump<S> {
     /// When a stream's phase must be over. Entries of phases that are over are stale.
     deadlines: BinaryHeap<Reverse<(u64, StreamKey)>>,
     effects: Vec<Effect>,
+    tidy: Tidy,
     /// The shard has forgotten a connection after it finished its turn, and may want to say that it has stopped.
     again: bool,
     stopping: bool,
@@ -183,6 +185,7 @@ impl<S: Service> Pump<S> {
             starved: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             effects: Vec::new(),
+            tidy: Tidy::default(),
             again: false,
             stopping: false,
             service_stopped: false,
@@ -225,6 +228,7 @@ impl<S: Service> Pump<S> {
         let mut bytes = 0;
         for _ in 0..TURN_COMPLETIONS_MAX {
             let Some(completion) = self.ring.complete() else { return };
+            self.tidy.note_work(now);
             match completion {
                 Completion::Received { stream, result, armed } => {
                     bytes += self.handle_received(now, stream, result, armed);
@@ -359,9 +363,12 @@ impl<S: Service> Pump<S> {
 
     fn take_mail(&mut self, now: u64) -> bool {
         let mut stop = false;
-        let Pump { port, service, stopping, exit, .. } = self;
+        let Pump { port, service, stopping, exit, tidy, .. } = self;
         let more = port.take(TURN_MAILS_MAX, |from, _, letter| match letter {
-            Letter::Mail(mail) => service.apply(now, Event::Mail { from, mail }),
+            Letter::Mail(mail) => {
+                tidy.note_work(now);
+                service.apply(now, Event::Mail { from, mail });
+            }
             Letter::Accepted { socket, peer } => {
                 if !*stopping {
                     service.apply(now, Event::Accepted { socket: socket::into_socket(socket), peer });
@@ -604,7 +611,11 @@ impl<S: Service> Pump<S> {
 
     fn idle(&mut self, busy: bool, now: u64, turn: Turn) -> io::Result<()> {
         if busy || self.exit {
+            self.tidy.note_work(now);
             return self.ring.submit();
+        }
+        if self.tidy.take_due(now) {
+            memory::give_back();
         }
         let timeout = Duration::from_micros(self.next_deadline(turn).saturating_sub(now).min(SLEEP_MAX_US));
         let spin = self.idle.spin().unwrap_or(timeout).min(timeout);
@@ -647,7 +658,13 @@ impl<S: Service> Pump<S> {
             Accept::PausedUntil(time) => Some(time),
             Accept::InFlight | Accept::Ended => None,
         });
-        turn.next_deadline.into_iter().chain(closing).chain(accepting).min().unwrap_or(u64::MAX)
+        turn.next_deadline
+            .into_iter()
+            .chain(closing)
+            .chain(accepting)
+            .chain(self.tidy.next_deadline())
+            .min()
+            .unwrap_or(u64::MAX)
     }
 }
 

@@ -271,6 +271,30 @@ fn who_waits_for_room_is_told() {
     sender.wait().unwrap();
 }
 
+/// What messages took is the machine's again when they are gone, although nothing else happens.
+#[test]
+fn memory_is_given_back_when_a_queue_was_emptied() {
+    let broker = Broker::start("2");
+    let resident = || {
+        let pages = std::fs::read_to_string(format!("/proc/{}/statm", broker.process.id())).unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    for queue in ["one", "other", "third"] {
+        broker.ok(&["send", queue, "-n", "8000", "--size", "10000"]);
+    }
+    let full = resident();
+    assert!(full > 200_000_000, "{full}");
+    for queue in ["one", "other", "third"] {
+        broker.ok(&["queue", "purge", queue]);
+    }
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    // Shards keep some buffers for later.
+    while resident() > full - 100_000_000 {
+        assert!(std::time::Instant::now() < patience, "{full}, then {}", resident());
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn wrong_arguments_and_unreachable_brokers_are_told() {
     let usage = |line: &[&str]| {
