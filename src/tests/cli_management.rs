@@ -119,6 +119,8 @@ fn an_operators_day() {
 
         let shown = broker.ok(&["queue", "show", "orders"]);
         assert_eq!(line_of(&shown, "available"), ["available", "5"]);
+        let listed = line_of(&list, "orders");
+        assert_eq!(line_of(&shown, "shard").get(1), listed.last(), "{shown}");
         assert_eq!(line_of(&shown, "exclusive"), ["exclusive", "true", "(set", "while", "running)"]);
         broker.ok(&["queue", "set", "orders", "exclusive=", "prefetch=7"]);
         let json = broker.ok(&["queue", "show", "orders", "--json"]);
@@ -126,6 +128,11 @@ fn an_operators_day() {
         assert_eq!(
             (&json["prefetch"], &json["overrides"]["exclusive"]),
             (&7.into(), &serde_json::Value::Null)
+        );
+        let pinned = &json["pinned-shard"];
+        assert_eq!(
+            (json["shard"].to_string().as_str(), pinned.is_null()),
+            (listed.last().unwrap().as_str(), true)
         );
 
         let peeked = broker.ok(&["queue", "peek", "orders", "-n", "5"]);

@@ -55,6 +55,13 @@ impl Broker {
         kill_process(Pid::from_child(&self.process), Signal::HUP).unwrap();
     }
 
+    /// Runs a command against it: exit code, standard error.
+    fn run(&self, line: &[&str]) -> (Option<i32>, String) {
+        let url = format!("amqp://{}", self.address);
+        let output = corelane().args(line).args(["--url", &url]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
     /// Whether a message is accepted.
     fn takes_a_message(&self, queue: &str) -> bool {
         let url = format!("amqp://{}", self.address);
@@ -144,4 +151,27 @@ fn a_file_is_read_again_while_the_broker_runs() {
     for queue in &queues {
         assert!(!broker.takes_a_message(queue));
     }
+}
+
+/// What the file and an operator say together: refused, or named in the log where it is the file that was changed.
+#[test]
+fn an_operator_cannot_break_what_the_file_says_and_the_other_way_round_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.toml");
+    std::fs::write(&file, "[destinations.\"news.>\"]\ntopic = true").unwrap();
+    let mut broker = Broker::start(&file);
+    let create = |broker: &Broker, queue: &str, to: &str| {
+        broker.run(&["queue", "create", queue, "--set", &format!("dead-letter={to}")])
+    };
+    assert_eq!(create(&broker, "a", "b"), (Some(0), String::new()));
+    let (code, error) = create(&broker, "b", "a");
+    assert!(code == Some(1) && error.contains("in a circle: b -> a -> b"), "{error}");
+    let (code, error) = broker.run(&["queue", "create", "news.x"]);
+    assert!(code == Some(1) && error.contains("\"news.x\" is a topic by the rule \"news.>\""), "{error}");
+    let (code, error) = broker.run(&["queue", "create", "a.*"]);
+    assert!(code == Some(1) && error.contains("has wildcards"), "{error}");
+    std::fs::write(&file, "[destinations.b]\ndead-letter = \"a\"").unwrap();
+    broker.reload();
+    let line = broker.log_line("in a circle");
+    assert!(line.contains("WARN") && line.contains(" a -> b -> a; "), "{line}");
 }
