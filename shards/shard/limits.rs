@@ -55,9 +55,11 @@ pub const DEATH_PATH_MAX: usize = 16;
 /// Queues that the way of dead letters leads over. A change that leads it over more is refused.
 pub const DEAD_LETTER_STOPS_MAX: usize = 64;
 
-/// Warnings of messages dropped because they went round in a circle, and of circles, in a period of so long. Others are left out.
+/// Warnings of messages dropped because they went round in a circle, of circles, and of transactions that took too long, in a period
+/// of so long. Others are left out.
 pub const DROP_WARNINGS_MAX: u32 = 1;
 pub const CIRCLE_WARNINGS_MAX: u32 = 16;
+pub const TRANSACTION_WARNINGS_MAX: u32 = 4;
 pub const WARNINGS_PERIOD_US: u64 = 10_000_000;
 
 /// Messages in one handoff mail.

@@ -26,7 +26,7 @@ use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::home::home_shard;
-use crate::limits::{CIRCLE_WARNINGS_MAX, DROP_WARNINGS_MAX, OUTPUT_BYTES_MAX};
+use crate::limits::{CIRCLE_WARNINGS_MAX, DROP_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX};
 use crate::mail::{ConnectionId, Mail};
 use crate::management::Management;
 use crate::message::Message;
@@ -132,6 +132,8 @@ pub struct Shard {
     /// Of circles that dead letters would go round in, and of messages that did.
     pub(crate) circle_warnings: Warnings,
     pub(crate) drop_warnings: Warnings,
+    /// Of transactions that took too long.
+    pub(crate) transaction_warnings: Warnings,
     stopping: bool,
     stopped: bool,
     /// Keeps the shard on its thread.
@@ -206,6 +208,7 @@ impl Shard {
             dead_letter_waits: None,
             circle_warnings: Warnings::new(CIRCLE_WARNINGS_MAX),
             drop_warnings: Warnings::new(DROP_WARNINGS_MAX),
+            transaction_warnings: Warnings::new(TRANSACTION_WARNINGS_MAX),
             stopping: false,
             stopped: false,
             not_send: PhantomData,

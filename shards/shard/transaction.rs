@@ -35,6 +35,7 @@ use crate::limits::{TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_WORK_MAX, TRA
 use crate::mail::{
     Decision, Mail, PublishOutcome, Settlement, TIMED_OUT, TransactionKey, UNKNOWN_TRANSACTION, Vote,
 };
+use crate::management::connection_name;
 use crate::settle::encoded;
 
 /// The transactions of a connection that has, or had, a coordinator's link.
@@ -559,9 +560,23 @@ impl Shard {
             }
             for (number, _) in slow {
                 self.counters.transactions_timed_out += 1;
+                self.warn_of_slow(now, slot, number);
                 self.end_transaction(now, slot, number, Discharge { delivery_id: None, fail: true });
             }
         }
+    }
+
+    fn warn_of_slow(&mut self, now: u64, slot: ConnectionSlot, number: u32) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let (name, container) = (connection_name(connection.id), &connection.container);
+        let transaction = connection.transactions.as_deref_mut().and_then(|list| list.find(number));
+        let Some(Transaction { messages, outcomes, .. }) = transaction else { return };
+        self.transaction_warnings.warn(now, &mut self.effects, |more| {
+            format!(
+                "a transaction of connection {name} ({container:?}) took too long, with {messages} messages and {outcomes} outcomes: \
+                 rolled back, and {more} others since this was last said"
+            )
+        });
     }
 
     /// The connection is lost: whatever is not decided rolls back, and nobody waits for it.

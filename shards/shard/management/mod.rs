@@ -48,6 +48,7 @@ use plan::{Layout, Plan, Step};
 pub(crate) use question::{Answer, Question};
 use reply::Reply;
 use request::Envelope;
+pub(crate) use request::connection_name;
 
 /// The node's address.
 pub(crate) const ADDRESS: &str = "$management";

@@ -109,6 +109,10 @@ fn what_a_sleeping_client_holds_comes_back() {
             assert_eq!((stage.depth(), stage.timed_out()), ([2, 1, 1, 0], 0));
             stage.world.advance(1);
             assert_eq!((stage.depth(), stage.timed_out()), ([1, 0, 0, 1], 1));
+            let warning = &stage.world.warnings[0];
+            let told =
+                "(\"teller\") took too long, with 1 messages and 1 outcomes: rolled back, and 0 others";
+            assert!(stage.world.warnings.len() == 1 && warning.contains(told), "{warning}");
 
             // Nothing is done in it any more, and its links go on.
             assert_eq!(stage.send_in(number, "late"), "rejected amqp:transaction:timeout");
@@ -131,6 +135,10 @@ fn what_a_sleeping_client_holds_comes_back() {
             assert_eq!(stage.depth(), [2, 0, 0, 2]);
             let decided = stage.world.shards[0].counters();
             assert_eq!((decided.transactions_rolled_back, decided.transactions_committed), (1, 1));
+            let mut operator = Operator::new(&mut stage.world, 0);
+            let shard = operator.ask(&mut stage.world, "READ", ("shard", "0"), &[], &[]);
+            let of = |what: &str| shard.at(&format!("transactions-{what}"));
+            assert_eq!(["declared", "rolled-back", "timed-out"].map(of), ["2", "1", "1"]);
         }
     }
 }
