@@ -42,7 +42,12 @@ const ROOMS: &[Room] = &[
     Room { folder: "shards/engine", package: "corelane-engine", rooms: &[], crates: None },
     Room { folder: "shards/protocol", package: "corelane-protocol", rooms: &["corelane-wire"], crates: None },
     Room { folder: "shards/wire", package: "corelane-wire", rooms: &[], crates: Some(&["bytes"]) },
-    Room { folder: "shards/journal", package: "corelane-journal", rooms: &[], crates: None },
+    Room {
+        folder: "shards/journal",
+        package: "corelane-journal",
+        rooms: &[],
+        crates: Some(&["bytes", "crc-fast", "rkyv"]),
+    },
     Room {
         folder: "shards/mailbox",
         package: "corelane-mailbox",
@@ -257,9 +262,11 @@ mod tests {
     }
 
     #[test]
-    fn wire_and_mailbox_have_closed_lists() {
+    fn wire_mailbox_and_journal_have_closed_lists() {
         check_one("shards/wire/Cargo.toml", "[dependencies]\nserde = \"1\"", &["not use the crate serde"]);
         check_one("shards/mailbox/Cargo.toml", "[dependencies]\nslab = \"0.4\"", &["not use the crate slab"]);
+        check_one("shards/journal/Cargo.toml", "[dependencies]\nslab = \"0.4\"", &["not use the crate slab"]);
+        check_one("shards/journal/Cargo.toml", "[dependencies]\nrkyv = \"0.8\"", &[]);
     }
 
     #[test]

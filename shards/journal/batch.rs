@@ -1,0 +1,295 @@
+//! How does what is to be said become one write?
+//!
+//! The owner says everything that gathered while the last write was on its way, straight from its entries, and then
+//! [`Batch::finish`]es it. Only then is it decided in which segment the batch lies, so checksums and accounts are made there.
+
+use crate::format::{self, BATCH_HEADER, BatchHeader, SegmentHeader, in_blocks};
+use crate::journal::{Journal, Ticket};
+use crate::limits::BLOCK;
+use crate::record::{
+    Decided, Done, LEVEL_BITS, Manifest, Message, Metadata, Places, Position, Prepared, Queue, QueueDeleted,
+    Record, Removed, Returned, SegmentEnd, Started, Stopped,
+};
+use crate::segments::Segment;
+
+/// A batch that is being put together. Dropping it unfinished says nothing of what was in it.
+#[derive(Debug)]
+#[must_use = "a batch is written when it is finished"]
+pub struct Batch<'a> {
+    journal: &'a mut Journal,
+    count: u32,
+}
+
+/// Where in its batch a record stands; [`Write::position`] tells where on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// In bytes, from the beginning of the batch.
+    offset: u32,
+    length: u32,
+}
+
+/// A message that is to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removal {
+    pub uid: u64,
+    pub place: u64,
+    /// Where its record lies.
+    pub position: Position,
+}
+
+/// Bytes to be written to a segment's file and synced, in one go.
+#[derive(Debug)]
+#[must_use = "nothing is durable before this is written and synced"]
+pub struct Write {
+    pub segment: u32,
+    /// Where in the file, in bytes. With the length a multiple of [`BLOCK`].
+    pub offset: u64,
+    pub(crate) buffer: crate::buffer::Buffer,
+    /// The bytes before this one are not part of it.
+    from: usize,
+    batch_offset: u32,
+}
+
+impl Write {
+    /// What is to be written. Its first byte is aligned to [`BLOCK`].
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer.as_slice()[self.from..]
+    }
+
+    /// Where a record of this batch lies.
+    pub fn position(&self, placed: Placed) -> Position {
+        Position { segment: self.segment, offset: self.batch_offset + placed.offset, length: placed.length }
+    }
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(journal: &'a mut Journal) -> Self {
+        journal.account.clear();
+        journal.buffer.clear();
+        // A block for the segment's header, in case a new one begins with this batch.
+        journal.buffer.grow_to(BLOCK + BATCH_HEADER);
+        Batch { journal, count: 0 }
+    }
+
+    /// A queue's definition; `replaces` is where the one of the version before lies, or this one if it is said again.
+    pub fn queue(&mut self, queue: &Queue, replaces: Option<Position>) -> Placed {
+        self.journal.uid_end = self.journal.uid_end.max(queue.uid.saturating_add(1));
+        self.replaced(replaces);
+        self.thing(queue, &[])
+    }
+
+    /// A queue is deleted, with all its messages. Where those lie is told by [`Journal::forget`], in as many goes as the owner likes.
+    pub fn queue_deleted(&mut self, uid: u64, since: u32, definition: Position) {
+        self.replaced(Some(definition));
+        self.amend_range(&QueueDeleted { uid, since, until: self.journal.segment() });
+    }
+
+    /// A message. `copied` is where it lies already, if it is said again: then counts and details are those it has now.
+    pub fn message(&mut self, message: &Message, payload: &[u8], copied: Option<Position>) -> Placed {
+        let sequence = message.place & (u64::MAX >> LEVEL_BITS);
+        self.journal.sequence_end = self.journal.sequence_end.max(sequence + 1);
+        self.copied(copied);
+        self.thing(message, payload)
+    }
+
+    /// Messages are gone for ever. Sorts them, so that what stands side by side takes no room.
+    pub fn remove(&mut self, removals: &mut [Removal]) {
+        removals.sort_unstable_by_key(|removal| (removal.uid, removal.position.segment, removal.place));
+        for same in removals.chunk_by(|a, b| (a.uid, a.position.segment) == (b.uid, b.position.segment)) {
+            let mut places: Vec<Places> = Vec::new();
+            for removal in same {
+                self.replaced(Some(removal.position));
+                match places.last_mut() {
+                    Some(run) if run.last.checked_add(1) == Some(removal.place) => run.last = removal.place,
+                    _ => places.push(Places { first: removal.place, last: removal.place }),
+                }
+            }
+            let removed = Removed { uid: same[0].uid, segment: same[0].position.segment, places };
+            self.amend(&removed, removed.segment);
+        }
+    }
+
+    /// A message came back to its queue.
+    pub fn returned(&mut self, returned: &Returned) {
+        self.amend(returned, returned.segment);
+    }
+
+    /// A transaction is prepared; `copied` is where that lies already, if it is said again.
+    pub fn prepared(&mut self, prepared: &Prepared, copied: Option<Position>) -> Placed {
+        self.copied(copied);
+        self.thing(prepared, &[])
+    }
+
+    /// A transaction is committed; `copied` as in [`Self::prepared`]. [`Journal::forget`] ends it.
+    pub fn decided(&mut self, decided: &Decided, copied: Option<Position>) -> Placed {
+        self.replaced(copied);
+        self.thing(decided, &[])
+    }
+
+    /// A transaction that was prepared is done. What a commit removes and returns is said in the same batch.
+    pub fn done(&mut self, done: &Done, prepared: Position) {
+        self.replaced(Some(prepared));
+        self.amend_several(done);
+    }
+
+    pub fn started(&mut self, started: &Started) {
+        self.say(started, &[]);
+    }
+
+    pub fn stopped(&mut self, stopped: &Stopped) {
+        self.say(stopped, &[]);
+    }
+
+    /// For cleaning: says an amendment again, if what it amends is still there. Does nothing with other records, of which only the
+    /// owner knows whether they still hold.
+    pub fn carry(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Removed(removed) if self.amends(removed.segment) => self.amend(removed, removed.segment),
+            Record::Returned(returned) if self.amends(returned.segment) => {
+                self.amend(returned, returned.segment)
+            }
+            Record::QueueDeleted(deleted) if self.range(deleted).any(|number| self.amends(number)) => {
+                self.amend_range(deleted);
+            }
+            Record::Done(done) if done.segments.iter().any(|number| self.amends(*number)) => {
+                self.amend_several(done);
+            }
+            Record::Removed(_)
+            | Record::Returned(_)
+            | Record::QueueDeleted(_)
+            | Record::Done(_)
+            | Record::Queue(_)
+            | Record::Message(..)
+            | Record::Prepared(_)
+            | Record::Decided(_)
+            | Record::Started(_)
+            | Record::Stopped(_)
+            | Record::Manifest(_) => {}
+        }
+    }
+
+    /// All that is still needed of `segment` has been said again, with what is in this batch.
+    pub fn cleaned(&mut self, segment: u32) {
+        self.journal.account.cleaned = Some(segment);
+    }
+
+    /// Whether the rest had better go into the next one.
+    pub fn is_full(&self) -> bool {
+        self.count > 0 && self.journal.buffer.len() - BLOCK >= self.journal.config.batch_bytes_max as usize
+    }
+
+    /// Everything up to `through` has been said, or need not be. `None`: there is nothing to write, and that much is completed.
+    pub fn finish(self, through: Ticket) -> Option<Write> {
+        let Batch { journal, mut count } = self;
+        let frees = journal.frees();
+        if count == 0 && !frees && journal.account.cleaned.is_none() {
+            journal.handle_nothing_to_write(through);
+            return None;
+        }
+        let number = journal.next_batch;
+        let manifest_max = MANIFEST_BYTES_MAX + journal.segments.len() * SEGMENT_END_BYTES;
+        let space = in_blocks(journal.buffer.len() - BLOCK + manifest_max);
+        let begins = !journal.fits(space);
+        if begins {
+            journal.begin_segment(BLOCK + space);
+        }
+        let current = journal.current.as_ref().expect("a segment was begun").clone();
+        journal.segments.settle(current.number, number + 1, &journal.account);
+        let mut freed = Vec::new();
+        if begins || journal.segments.any_free(current.number) {
+            freed = journal.segments.take_free(current.number);
+            let manifest = journal.manifest();
+            format::append(&mut journal.buffer, &manifest, &[]);
+            count += 1;
+        }
+        let length = journal.buffer.len() - BLOCK;
+        debug_assert!(in_blocks(length) <= space, "a manifest takes no more than was reckoned with");
+        journal.buffer.grow_to(BLOCK + in_blocks(length));
+        let bytes = journal.buffer.as_mut_slice();
+        let header = BatchHeader { number, length: format::short(length), count };
+        format::seal(&mut bytes[BLOCK..], header, current.epoch, current.offset);
+        if begins {
+            let (identity, epoch) = (journal.config.identity, current.epoch);
+            let (segment, size) = (current.number, current.size);
+            SegmentHeader { identity, segment, size, epoch, first_batch: number }.write(&mut bytes[..BLOCK]);
+        }
+        let from = if begins { 0 } else { BLOCK };
+        let offset = u64::from(current.offset) - (BLOCK - from) as u64;
+        let buffer = journal.handle_write_begun(through, in_blocks(length), freed);
+        Some(Write { segment: current.number, offset, buffer, from, batch_offset: current.offset })
+    }
+
+    fn say<M: Metadata>(&mut self, metadata: &M, payload: &[u8]) -> Placed {
+        self.count += 1;
+        let offset = format::short(self.journal.buffer.len() - BLOCK);
+        Placed { offset, length: format::append(&mut self.journal.buffer, metadata, payload) }
+    }
+
+    fn thing<M: Metadata>(&mut self, metadata: &M, payload: &[u8]) -> Placed {
+        let placed = self.say(metadata, payload);
+        self.journal.account.things += u64::from(placed.length);
+        placed
+    }
+
+    fn amend<M: Metadata>(&mut self, metadata: &M, segment: u32) {
+        let placed = self.say(metadata, &[]);
+        self.journal.account.pin(segment, placed.length, false);
+    }
+
+    /// Whether what is said about a segment is needed beside it. What the segment to be cleaned says about itself is not.
+    fn amends(&self, segment: u32) -> bool {
+        self.journal.segments.contains(segment) && !self.journal.segments.is_cleaning(segment)
+    }
+
+    fn range(&self, deleted: &QueueDeleted) -> impl Iterator<Item = u32> {
+        self.journal.segments.numbers_in(deleted.since..=deleted.until)
+    }
+
+    fn amend_range(&mut self, deleted: &QueueDeleted) {
+        let numbers: Vec<u32> = self.range(deleted).collect();
+        self.amend_all(deleted, &numbers);
+    }
+
+    fn amend_several(&mut self, done: &Done) {
+        self.amend_all(done, &done.segments);
+    }
+
+    fn amend_all<M: Metadata>(&mut self, metadata: &M, segments: &[u32]) {
+        let placed = self.say(metadata, &[]);
+        self.journal.account.shared += u64::from(placed.length);
+        for segment in segments {
+            self.journal.account.pin(*segment, 0, false);
+        }
+    }
+
+    /// What ends it later names the new place, so that one stays while the old one is there.
+    fn copied(&mut self, position: Option<Position>) {
+        self.replaced(position);
+        if let Some(position) = position {
+            self.journal.account.pin(position.segment, 0, true);
+        }
+    }
+
+    fn replaced(&mut self, position: Option<Position>) {
+        if let Some(position) = position {
+            self.journal.account.gone.push((position.segment, position.length));
+        }
+    }
+}
+
+/// What a manifest takes without and with a segment more.
+const MANIFEST_BYTES_MAX: usize = 64;
+const SEGMENT_END_BYTES: usize = 12;
+
+impl Journal {
+    fn manifest(&self) -> Manifest {
+        let current = self.segment();
+        let end = |(segment, state): (u32, &Segment)| SegmentEnd { segment, batch_end: state.batch_end };
+        Manifest {
+            boot: self.config.boot,
+            sequence_end: self.sequence_end,
+            uid_end: self.uid_end,
+            segments: self.segments.iter().filter(|(number, _)| *number != current).map(end).collect(),
+        }
+    }
+}

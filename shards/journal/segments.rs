@@ -1,0 +1,206 @@
+//! Which segments are still needed, and which are worth cleaning?
+//!
+//! Of every closed segment:
+//! - `things`: bytes of its messages, definitions, prepared and decided transactions that are still valid;
+//! - `pins`: older segments, about whose records something is said here, which is therefore needed as long as those are there; with
+//!   the bytes that say so;
+//! - `shared`: bytes of what is said about several segments at once, needed while there is any pin.
+//!
+//! Invariants: a pin points to an older segment that is there; so the oldest has none, and there is always a way on.
+//! `free ⇔ things = 0 ∧ no pins`; but what is being cleaned stays until that is done, as it is being read.
+//!
+//! A pin is a *copy* if a message of the older segment was written again here. What later removes that message names this segment
+//! only, so this one stays until the older one has gone, even if nothing else in it is needed.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pin {
+    pub(crate) bytes: u64,
+    pub(crate) copy: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) size: u32,
+    pub(crate) epoch: u64,
+    /// The number after that of its last batch.
+    pub(crate) batch_end: u64,
+    pub(crate) things: u64,
+    pub(crate) shared: u64,
+    pub(crate) pins: BTreeMap<u32, Pin>,
+}
+
+/// What a batch says, until it is known in which segment it lies.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) things: u64,
+    pub(crate) shared: u64,
+    pub(crate) pins: BTreeMap<u32, Pin>,
+    /// Segment and length of what is no longer valid.
+    pub(crate) gone: Vec<(u32, u32)>,
+    /// What was still needed of it has been said again.
+    pub(crate) cleaned: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    table: BTreeMap<u32, Segment>,
+    cleaning: Option<u32>,
+}
+
+impl Segment {
+    /// What cleaning would have to write again.
+    fn live(&self) -> u64 {
+        let pinned: u64 = self.pins.values().map(|pin| pin.bytes).sum();
+        self.things + pinned + if self.pins.is_empty() { 0 } else { self.shared }
+    }
+
+    fn is_free(&self) -> bool {
+        self.things == 0 && self.pins.is_empty()
+    }
+
+    pub(crate) fn pin(&mut self, older: u32, bytes: u64, copy: bool) {
+        pin(&mut self.pins, older, bytes, copy);
+    }
+}
+
+pub(crate) fn pin(pins: &mut BTreeMap<u32, Pin>, older: u32, bytes: u64, copy: bool) {
+    let pin = pins.entry(older).or_default();
+    pin.bytes += bytes;
+    pin.copy |= copy;
+}
+
+impl Account {
+    pub(crate) fn pin(&mut self, older: u32, bytes: u32, copy: bool) {
+        pin(&mut self.pins, older, bytes.into(), copy);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.things = 0;
+        self.shared = 0;
+        self.pins.clear();
+        self.gone.clear();
+        self.cleaned = None;
+    }
+}
+
+impl Segments {
+    pub(crate) fn insert(&mut self, number: u32, segment: Segment) {
+        let before = self.table.insert(number, segment);
+        debug_assert!(before.is_none(), "segment numbers are not used twice");
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&Segment> {
+        self.table.get(&number)
+    }
+
+    pub(crate) fn contains(&self, number: u32) -> bool {
+        self.table.contains_key(&number)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        self.table.iter().map(|(number, segment)| (*number, segment))
+    }
+
+    pub(crate) fn numbers_in(&self, range: RangeInclusive<u32>) -> impl Iterator<Item = u32> {
+        let (start, end) = range.into_inner();
+        self.table.range(start..).map(|(number, _)| *number).take_while(move |number| *number <= end)
+    }
+
+    pub(crate) fn is_cleaning(&self, number: u32) -> bool {
+        self.cleaning == Some(number)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn change(&mut self, number: u32, how: impl FnOnce(&mut Segment)) {
+        if let Some(segment) = self.table.get_mut(&number) {
+            how(segment);
+        }
+    }
+
+    /// A thing is no longer valid. Of a segment that has gone meanwhile there is nothing to say.
+    pub(crate) fn forget(&mut self, segment: u32, length: u32) {
+        if let Some(segment) = self.table.get_mut(&segment) {
+            debug_assert!(segment.things >= u64::from(length), "a thing goes once");
+            segment.things = segment.things.saturating_sub(length.into());
+        }
+    }
+
+    /// A batch of `current` says this; it ends the numbers of batches there.
+    pub(crate) fn settle(&mut self, current: u32, batch_end: u64, account: &Account) {
+        let mut pins: Vec<(u32, Pin)> = account.pins.iter().map(|(older, pin)| (*older, *pin)).collect();
+        pins.retain(|(older, _)| *older < current && self.contains(*older));
+        let segment = self.table.get_mut(&current).expect("the segment that is written is there");
+        segment.batch_end = batch_end;
+        segment.things += account.things;
+        segment.shared += account.shared;
+        for (older, pin) in pins {
+            segment.pin(older, pin.bytes, pin.copy);
+        }
+        for (number, length) in &account.gone {
+            self.forget(*number, *length);
+        }
+        if let Some(number) = account.cleaned {
+            self.cleaning = None;
+            if let Some(segment) = self.table.get_mut(&number) {
+                segment.shared = 0;
+                segment.pins.retain(|_, pin| pin.copy);
+                segment.pins.values_mut().for_each(|pin| pin.bytes = 0);
+            }
+        }
+    }
+
+    pub(crate) fn any_free(&self, current: u32) -> bool {
+        self.table.range(..current).any(|(number, segment)| segment.is_free() && !self.is_cleaning(*number))
+    }
+
+    /// Takes out what nothing needs, older than `current`. Pins point to older ones, so one pass in order finds all.
+    pub(crate) fn take_free(&mut self, current: u32) -> Vec<u32> {
+        let mut freed = Vec::new();
+        let numbers: Vec<u32> = self.table.range(..current).map(|(number, _)| *number).collect();
+        for number in numbers {
+            if self.table.get(&number).is_some_and(Segment::is_free) && !self.is_cleaning(number) {
+                self.table.remove(&number);
+                for segment in self.table.values_mut() {
+                    segment.pins.remove(&number);
+                }
+                freed.push(number);
+            }
+        }
+        freed
+    }
+
+    /// The segment to clean, if dead space outweighs: more than half of all, and more than `idle` bytes.
+    pub(crate) fn next_to_clean(&mut self, current: u32, idle: u64) -> Option<u32> {
+        if self.cleaning.is_some() {
+            return None;
+        }
+        let closed = || self.table.range(..current);
+        let total: u64 = closed().map(|(_, segment)| u64::from(segment.size)).sum();
+        let live: u64 = closed().map(|(_, segment)| segment.live()).sum();
+        if total <= 2 * live + idle {
+            return None;
+        }
+        let worthwhile = closed().filter(|(_, segment)| segment.live() > 0);
+        let parts = |segment: &Segment| segment.live() * 1024 / u64::from(segment.size.max(1));
+        let mut number = worthwhile.min_by_key(|(_, segment)| parts(segment)).map(|(number, _)| *number)?;
+        // What has copies of an older one's messages would not be free before that one is.
+        while let Some(older) = self.table.get(&number).and_then(oldest_copied) {
+            number = older;
+        }
+        if self.table.get(&number).is_none_or(|segment| segment.live() == 0) {
+            return None;
+        }
+        self.cleaning = Some(number);
+        Some(number)
+    }
+}
+
+fn oldest_copied(segment: &Segment) -> Option<u32> {
+    segment.pins.iter().find(|(_, pin)| pin.copy).map(|(older, _)| *older)
+}

@@ -1,0 +1,170 @@
+//! What completes when, and what is refused or reported at a start.
+
+use corelane_journal::*;
+
+const IDENTITY: Identity = Identity { layout: 1, shard: 3, shards: 4 };
+
+fn config() -> Config {
+    Config { segment_bytes: 4 * 4096, ..Config::new(IDENTITY, 1) }
+}
+
+fn journal() -> Journal {
+    let mut journal = Journal::new(config());
+    while let Some(number) = journal.spare_wanted() {
+        journal.handle_spare(number, 0x1234_5678 + u64::from(number));
+    }
+    journal
+}
+
+fn message(place: u64) -> Message {
+    Message { uid: 1, place, ..Message::default() }
+}
+
+/// One batch with one message: its write, and where the message lies.
+fn say(journal: &mut Journal, place: u64, payload: &[u8]) -> (Write, Position) {
+    let ticket = journal.say();
+    let mut batch = journal.begin_batch().expect("nothing is on its way");
+    let placed = batch.message(&message(place), payload, None);
+    let write = batch.finish(ticket).expect("there is something to write");
+    let position = write.position(placed);
+    (write, position)
+}
+
+fn put(file: &mut Vec<u8>, write: &Write) {
+    let end = write.offset as usize + write.bytes().len();
+    file.resize(file.len().max(end), 0);
+    file[write.offset as usize..end].copy_from_slice(write.bytes());
+}
+
+/// A segment with batches of one message each.
+fn segment(batches: u64) -> Vec<u8> {
+    let (mut journal, mut file) = (journal(), Vec::new());
+    for place in 0..batches {
+        let (write, _) = say(&mut journal, place, b"payload");
+        assert_eq!(write.segment, 1);
+        put(&mut file, &write);
+        journal.handle_synced(write);
+    }
+    file
+}
+
+fn scan(identity: Identity, file: &[u8]) -> Result<Recovered, Refusal> {
+    let (mut scan, mut recovery) = (Scan::new(identity), Recovery::new());
+    let each = &mut |position: Position, record: Record<'_>| recovery.handle(position, record);
+    assert!(scan.begin(1));
+    scan.feed(file, each)?;
+    scan.end(each)?;
+    Ok(recovery.finish(scan.finish(), config()))
+}
+
+#[test]
+fn a_ticket_completes_when_its_batch_is_synced() {
+    let mut journal = journal();
+    assert!(journal.begin_batch().is_none(), "nothing was said");
+    let (write, position) = say(&mut journal, 1, b"payload");
+    assert_eq!(
+        (write.offset, write.bytes().len()),
+        (0, 8192),
+        "the segment's header goes with its first batch"
+    );
+    assert_eq!(write.bytes().as_ptr().align_offset(BLOCK), 0);
+    let later = journal.say();
+    assert!(journal.begin_batch().is_none(), "one is on its way");
+    assert_eq!(journal.completed(), Ticket(0));
+    let bytes = write.bytes()[position.offset as usize..][..position.length as usize].to_vec();
+    assert_eq!(journal.handle_synced(write), Ticket(1));
+    assert_eq!(journal.read(position, &bytes), Some(Record::Message(message(1), b"payload")));
+    assert_eq!(journal.read(Position { offset: position.offset + 1, ..position }, &bytes), None);
+    let batch = journal.begin_batch().expect("something was said meanwhile");
+    assert!(batch.finish(later).is_none(), "it turned out to be nothing");
+    assert_eq!(journal.completed(), later);
+}
+
+#[test]
+fn what_does_not_fit_waits_with_its_ticket() {
+    let mut journal = journal();
+    let (first, second) = (journal.say(), journal.say());
+    let mut batch = journal.begin_batch().expect("something was said");
+    batch.message(&message(1), b"first", None);
+    let write = batch.finish(first).expect("there is something to write");
+    assert_eq!(journal.handle_synced(write), first);
+    let mut batch = journal.begin_batch().expect("something is left");
+    batch.message(&message(2), b"second", None);
+    let write = batch.finish(second).expect("there is something to write");
+    assert_eq!(journal.handle_synced(write), second);
+    assert!(journal.begin_batch().is_none());
+}
+
+#[test]
+fn a_failed_sync_is_final() {
+    let mut journal = journal();
+    let (write, _) = say(&mut journal, 1, b"payload");
+    journal.handle_failed();
+    assert_eq!(journal.handle_synced(write), Ticket(0), "nobody knows what is on the disk");
+    journal.say();
+    assert!(journal.begin_batch().is_none());
+    assert!(journal.is_failed());
+}
+
+#[test]
+fn no_batch_begins_without_a_spare_segment() {
+    let mut journal = Journal::new(config());
+    journal.say();
+    assert!(journal.begin_batch().is_none());
+    let number = journal.spare_wanted().expect("there is none");
+    journal.handle_spare(number, 1);
+    assert!(journal.begin_batch().is_some());
+}
+
+#[test]
+fn a_message_larger_than_a_segment_has_one_of_its_own() {
+    let mut journal = journal();
+    let (write, _) = say(&mut journal, 1, b"small");
+    journal.handle_synced(write);
+    let (write, position) = say(&mut journal, 2, &vec![7; 100_000]);
+    assert_eq!((write.segment, write.offset, position.segment), (2, 0, 2));
+    assert!(write.bytes().len() > 100_000);
+    journal.handle_synced(write);
+    assert!(journal.disk_bytes() > 100_000);
+}
+
+#[test]
+fn another_shards_segment_is_refused() {
+    let found = scan(Identity { shard: 2, ..IDENTITY }, &segment(2)).map(|_| ());
+    assert_eq!(found, Err(Refusal::Foreign { segment: 1, found: IDENTITY }));
+}
+
+#[test]
+fn a_torn_end_is_no_damage_and_a_bad_batch_before_another_is() {
+    let whole = segment(2);
+    assert_eq!(
+        scan(IDENTITY, &whole).map(|found| (found.messages.len(), found.end)),
+        Ok((2, End::default()))
+    );
+    let torn = scan(IDENTITY, &whole[..2 * 4096 + 90]).expect("it is ours");
+    assert_eq!((torn.messages.len(), torn.end.torn, torn.end.damage), (1, Some((1, 8192)), vec![]));
+    let mut bad = whole.clone();
+    bad[4096 + 60] ^= 1;
+    let found = scan(IDENTITY, &bad).expect("it is ours");
+    let bytes = 4096 + 24..4096 + 24 + 77;
+    let damage = Damage { segment: 1, bytes, batches: 1..2, what: Lost::Records };
+    assert_eq!((found.messages.len(), found.end.damage), (1, vec![damage]));
+    bad[4096 + 9] ^= 1;
+    let found = scan(IDENTITY, &bad).expect("it is ours");
+    let damage = Damage { segment: 1, bytes: 4096..8192, batches: 1..2, what: Lost::Batches };
+    assert_eq!((found.messages.len(), found.end.damage), (1, vec![damage]));
+}
+
+#[test]
+fn what_the_driver_cannot_read_is_damage_wherever_it_is() {
+    let file = segment(2);
+    let (mut scan, mut recovery) = (Scan::new(IDENTITY), Recovery::new());
+    let each = &mut |position: Position, record: Record<'_>| recovery.handle(position, record);
+    assert!(scan.begin(1));
+    scan.feed(&file[..8192], each).expect("it is ours");
+    scan.feed_unreadable(4096, each).expect("it is ours");
+    scan.end(each).expect("it is ours");
+    let found = recovery.finish(scan.finish(), config());
+    let damage = Damage { segment: 1, bytes: 8192..12288, batches: 0..0, what: Lost::Unreadable };
+    assert_eq!((found.messages.len(), found.end.damage), (1, vec![damage]));
+}
