@@ -75,7 +75,7 @@ impl Shard {
             None => {
                 let node = self.queues.find(stop).and_then(|queue| self.queues.get(queue));
                 let ruled_by = node.map_or(stop, |node| node.ruled_by());
-                rules.merged(ruled_by, overrides.or(node.map(|node| &node.overrides)))
+                rules.merged(ruled_by, overrides.or(node.and_then(|node| node.overrides())))
             }
         };
         match Address::parse(&rule.dead_letter?) {

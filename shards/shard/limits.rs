@@ -6,8 +6,8 @@ pub const TURN_DELIVERIES_MAX: usize = 256;
 /// Bytes of deliveries in one turn, checked after each delivery.
 pub const TURN_BYTES_MAX: usize = 1 << 20;
 
-/// Nodes of filters evaluated in one turn ([`Engine::work`](corelane_engine::Engine::work)), checked before each frame,
-/// after each message from another shard and after each delivery. Beyond it they wait, in line, for the next turn.
+/// Nodes of filters, and of the patterns of topics, evaluated in one turn ([`Shard::work`](crate::Shard::work)), checked before each
+/// frame, after each message from another shard and after each delivery. Beyond it they wait, in line, for the next turn.
 pub const TURN_WORK_MAX: u64 = 1 << 18;
 
 /// What an outcome that leaves its delivery unsettled counts for of that: a peer can say it of all its deliveries, again and again.
@@ -41,6 +41,9 @@ pub const FORWARD_WINDOW_BYTES: u64 = 8 << 20;
 
 /// Queues looked at in one turn when properties were changed. More follow in the next.
 pub const TURN_QUEUES_REVIEWED_MAX: usize = 256;
+
+/// Queues whose idle time may be over that are looked at, and deleted, in one turn. More follow in the next.
+pub const TURN_QUEUES_EXPIRED_MAX: usize = 64;
 
 /// Links that waited for room in a queue and are let go on in one turn. More follow in the next.
 pub const TURN_PRODUCERS_RELEASED_MAX: usize = 16;
@@ -101,6 +104,10 @@ pub const TRANSACTIONS_MAX: usize = 256;
 /// Messages and outcomes of one transaction. What goes beyond is refused, and the transaction can only roll back.
 pub const TRANSACTION_WORK_MAX: u32 = 1 << 20;
 
+/// Deliveries that one transaction has acquired and that have no outcome. The link of the last one ends, with
+/// `amqp:resource-limit-exceeded`, and the transaction can only roll back.
+pub const TRANSACTION_ACQUIRED_MAX: usize = 1 << 16;
+
 /// Bytes of annotations that outcomes of one transaction add to their messages when it commits. What goes beyond is left out, and
 /// the transaction can only roll back.
 pub const TRANSACTION_ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
@@ -118,7 +125,8 @@ pub const QUEUES_MAX: usize = 1 << 20;
 /// `amqp:resource-limit-exceeded`.
 pub const BINDINGS_MAX: usize = 1 << 20;
 
-/// Bytes that annotations of modified outcomes may add to a message. What goes beyond is left out.
+/// Bytes of a message's annotations up to which modified outcomes may add to them. What goes beyond is left out, and so is what
+/// there is no memory for.
 pub const ANNOTATIONS_BYTES_MAX: usize = 64 << 10;
 
 /// Comparisons of names that adding annotations may take: those a message has by those that are added. What would take more is
@@ -143,8 +151,12 @@ pub const REQUESTS_MAX: u32 = 64;
 pub const REQUESTS_SHARD_MAX: usize = 4096;
 
 /// Bytes of answers that wait to be read in the queue of a reply-to, above which requests are rejected:
-/// `amqp:resource-limit-exceeded`.
+/// `amqp:resource-limit-exceeded`. Known where the queue is on the request's shard.
 pub const ANSWERS_UNREAD_BYTES_MAX: u64 = 16 << 20;
+
+/// The same, above which a queue takes no answer, wherever it was asked for: it is dropped, and counted. What was asked for before
+/// requests are rejected has room.
+pub const ANSWERS_KEPT_BYTES_MAX: u64 = 2 * ANSWERS_UNREAD_BYTES_MAX;
 
 /// Bytes of memory of a shard, above what messages may take, for answers of management alone. When they are used, too, requests are
 /// rejected: `amqp:resource-limit-exceeded`.

@@ -23,7 +23,7 @@ use crate::attach_topic::SUBSCRIPTIONS;
 use crate::connection::QueueAt;
 use crate::deliver::Owner;
 use crate::destinations::{Destination, DestinationRule, Destinations};
-use crate::limits::{QUEUES_MAX, TURN_QUEUES_REVIEWED_MAX};
+use crate::limits::{QUEUES_MAX, TURN_QUEUES_EXPIRED_MAX, TURN_QUEUES_REVIEWED_MAX};
 use crate::mail::{Ending, Mail, Refusal};
 use crate::management;
 use crate::producers::Producers;
@@ -39,8 +39,8 @@ pub(crate) const DYNAMIC_NAMES: &str = "corelane.dynamic.";
 pub(crate) struct QueueNode {
     pub(crate) name: Box<str>,
     pub(crate) kind: QueueKind,
-    /// What was said of this queue alone while the broker runs; stands above every rule.
-    pub(crate) overrides: DestinationRule,
+    /// What was said of this queue alone while the broker runs; stands above every rule. Of most queues nothing was.
+    overrides: Option<Box<DestinationRule>>,
     /// What rules and overrides come to.
     pub(crate) destination: Destination,
     /// Attached consumers, browsers included.
@@ -76,6 +76,19 @@ impl QueueNode {
     /// The name that rules are looked up by: a subscription has those of its topic.
     pub(crate) fn ruled_by(&self) -> &str {
         self.subscription.as_ref().map_or(&self.name, |subscription| &subscription.terms.topic)
+    }
+
+    pub(crate) fn overrides(&self) -> Option<&DestinationRule> {
+        self.overrides.as_deref()
+    }
+
+    /// It was said of this queue alone where its dead letters go.
+    fn leads_elsewhere(&self) -> bool {
+        self.overrides().is_some_and(|overrides| overrides.dead_letter.is_some())
+    }
+
+    pub(crate) fn set_overrides(&mut self, overrides: DestinationRule) {
+        self.overrides = (overrides != DestinationRule::default()).then(|| Box::new(overrides));
     }
 
     /// No link is attached to it.
@@ -176,25 +189,25 @@ impl Queues {
         }
     }
 
-    /// A queue that has been unused for too long.
-    fn next_expired(&mut self, now: u64) -> Option<QueueId> {
-        while let Some(&Reverse((deadline, queue))) = self.idle.peek()
-            && deadline <= now
-        {
-            self.idle.pop();
-            let Some(node) = self.get_mut(queue) else { continue };
-            if node.idle_watched != Some(deadline) {
-                continue;
-            }
-            node.idle_watched = None;
-            match node.destination.idle_expiry_us {
-                Some(after) if node.is_unused() && node.unused_since.saturating_add(after) <= now => {
-                    return Some(queue);
-                }
-                Some(_) | None => self.watch(queue),
+    /// The next queue whose idle time may be over.
+    fn take_due(&mut self, now: u64) -> Option<(u64, QueueId)> {
+        let due = self.idle.peek().is_some_and(|Reverse((deadline, _))| *deadline <= now);
+        due.then(|| self.idle.pop()).flatten().map(|Reverse(due)| due)
+    }
+
+    /// Whether a queue that is due has been unused for too long.
+    fn is_expired(&mut self, now: u64, (deadline, queue): (u64, QueueId)) -> bool {
+        let Some(node) = self.get_mut(queue).filter(|node| node.idle_watched == Some(deadline)) else {
+            return false;
+        };
+        node.idle_watched = None;
+        match node.destination.idle_expiry_us {
+            Some(after) if node.is_unused() && node.unused_since.saturating_add(after) <= now => true,
+            Some(_) | None => {
+                self.watch(queue);
+                false
             }
         }
-        None
     }
 }
 
@@ -239,12 +252,12 @@ impl Shard {
             return Err(Refusal::ResourceLimit);
         }
         let topic = subscription.as_ref().map(|subscription| subscription.terms.topic.clone());
-        let destination = self.evaluate(topic.as_deref().unwrap_or(name), kind, &overrides);
+        let destination = self.evaluate(topic.as_deref().unwrap_or(name), kind, Some(&overrides));
         let queue = self.engine.declare_queue(destination.properties);
-        let node = QueueNode {
+        let mut node = QueueNode {
             name: name.into(),
             kind,
-            overrides,
+            overrides: None,
             destination,
             consumers: 0,
             producers: Producers::default(),
@@ -253,16 +266,17 @@ impl Shard {
             subscription,
             idle_watched: None,
         };
+        node.set_overrides(overrides);
         self.queues.insert(queue, node);
         self.queues.watch(queue);
         Ok(queue)
     }
 
     /// What holds for a queue by the rules as they are now; a subscription has those of its topic.
-    fn evaluate(&self, name: &str, kind: QueueKind, overrides: &DestinationRule) -> Destination {
+    fn evaluate(&self, name: &str, kind: QueueKind, overrides: Option<&DestinationRule>) -> Destination {
         let destination = match kind {
-            QueueKind::Queue | QueueKind::Dynamic => self.destinations.lookup(name, Some(overrides)),
-            QueueKind::Subscription => self.destinations.lookup_topic(name, Some(overrides)),
+            QueueKind::Queue | QueueKind::Dynamic => self.destinations.lookup(name, overrides),
+            QueueKind::Subscription => self.destinations.lookup_topic(name, overrides),
         };
         match kind {
             QueueKind::Queue => destination,
@@ -286,7 +300,7 @@ impl Shard {
         let to = self.queues.nodes.len().min(from + TURN_QUEUES_REVIEWED_MAX);
         for index in from..to {
             let Some((queue, node)) = &self.queues.nodes[index] else { continue };
-            let (queue, leads) = (*queue, node.overrides.dead_letter.is_some());
+            let (queue, leads) = (*queue, node.leads_elsewhere());
             self.apply_properties(now, queue);
             // What the rules say by themselves was checked when they were read.
             if leads && let Some(node) = self.queues.get(queue) {
@@ -301,7 +315,7 @@ impl Shard {
     /// Lets a queue take over what rules and its overrides say now.
     pub(crate) fn apply_properties(&mut self, now: u64, queue: QueueId) {
         let Some(node) = self.queues.get(queue) else { return };
-        let destination = self.evaluate(node.ruled_by(), node.kind, &node.overrides);
+        let destination = self.evaluate(node.ruled_by(), node.kind, node.overrides());
         if destination.properties != node.destination.properties {
             self.engine.set_properties(now, queue, destination.properties);
         }
@@ -361,21 +375,26 @@ impl Shard {
         }
     }
 
-    /// Deletes the queues that were unused for as long as their `idle-expiry`.
-    pub(crate) fn expire_idle_queues(&mut self, now: u64) {
-        while let Some(queue) = self.queues.next_expired(now) {
-            self.counters.queues_idle_expired += 1;
-            self.delete_queue(now, queue);
+    /// Deletes queues that were unused for as long as their `idle-expiry`, so many a turn. True if there are more to look at.
+    pub(crate) fn expire_idle_queues(&mut self, now: u64) -> bool {
+        for _ in 0..TURN_QUEUES_EXPIRED_MAX {
+            let Some(due) = self.queues.take_due(now) else { return false };
+            if self.queues.is_expired(now, due) {
+                self.counters.queues_idle_expired += 1;
+                self.delete_queue(now, due.1);
+            }
         }
+        self.queues.next_deadline().is_some_and(|deadline| deadline <= now)
     }
 
     /// Deletes a queue of this shard; the links of its consumers and producers end with `amqp:resource-deleted`.
     pub(crate) fn delete_queue(&mut self, now: u64, queue: QueueId) {
         let mut subscription = None;
         if let Some(node) = self.queues.remove(queue) {
+            let leads = node.leads_elsewhere();
             self.dismiss_producers(queue, node.producers);
             subscription = node.subscription;
-            if node.overrides.dead_letter.is_some() {
+            if leads {
                 self.look_for_circle(now, node.name);
             }
         }

@@ -298,6 +298,11 @@ impl Shard {
         self.participations.len()
     }
 
+    /// What a turn is bounded by ([`TURN_WORK_MAX`](crate::limits::TURN_WORK_MAX)), since the shard began.
+    pub fn work(&self) -> u64 {
+        self.turn.work(&self.engine)
+    }
+
     /// Bytes of memory that messages are counted with.
     pub fn memory_used(&self) -> u64 {
         self.memory_used
@@ -421,8 +426,9 @@ impl Shard {
         self.end_waits(now);
         self.end_questions(now);
         self.end_slow_transactions(now);
-        self.expire_idle_queues(now);
-        self.engine.next_deadline().is_some_and(|at| at <= now) && self.engine.handle_timeout(now)
+        let more_queues = self.expire_idle_queues(now);
+        let is_due = self.engine.next_deadline().is_some_and(|at| at <= now);
+        is_due && self.engine.handle_timeout(now) || more_queues
     }
 
     fn next_deadline(&self) -> Option<u64> {

@@ -57,7 +57,7 @@ impl TurnLine {
         self.work += work;
     }
 
-    fn work(&self, engine: &Engine<Message>) -> u64 {
+    pub(crate) fn work(&self, engine: &Engine<Message>) -> u64 {
         engine.work() + self.work
     }
 

@@ -132,7 +132,7 @@ pub(crate) fn cell(view: &QueueView<'_>, column: usize) -> Data {
         None => {
             let rule = view.rule.get_or_init(|| {
                 let node = view.node;
-                view.shard.destinations.merged(node.ruled_by(), Some(&node.overrides))
+                view.shard.destinations.merged(node.ruled_by(), node.overrides())
             });
             let property = PROPERTIES.get(column - ATTRIBUTES.len());
             property.and_then(|property| property.read(rule)).map(show).into()
@@ -143,7 +143,7 @@ pub(crate) fn cell(view: &QueueView<'_>, column: usize) -> Data {
 /// What was said of this queue alone.
 pub(crate) fn overrides(node: &QueueNode) -> Pairs {
     let said = |property: &'static Property| {
-        Some((Cow::Borrowed(property.name), show(property.read(&node.overrides)?)))
+        Some((Cow::Borrowed(property.name), show(property.read(node.overrides()?)?)))
     };
     PROPERTIES.iter().filter_map(said).collect()
 }
@@ -204,7 +204,7 @@ impl Shard {
         if is_ours(name) || name == super::ADDRESS {
             return Err(Fault::bad(format!("{name:?} is a name that only the broker gives")));
         }
-        let overrides = self.overrides_with(name, &DestinationRule::default(), properties)?;
+        let overrides = self.overrides_with(name, None, properties)?;
         let leads = overrides.dead_letter.is_some();
         match self.declare_queue(now, name, QueueKind::Queue, overrides) {
             Ok(queue) => {
@@ -233,10 +233,11 @@ impl Shard {
         };
         let queue = self.queues.find(name).ok_or_else(unknown)?;
         let node = self.queues.get(queue).ok_or_else(unknown)?;
-        let overrides = self.overrides_with(node.ruled_by(), &node.overrides, properties)?;
-        let leads_elsewhere = node.overrides.dead_letter != overrides.dead_letter;
+        let overrides = self.overrides_with(node.ruled_by(), node.overrides(), properties)?;
+        let led_to = node.overrides().and_then(|before| before.dead_letter.as_deref());
+        let leads_elsewhere = led_to != overrides.dead_letter.as_deref();
         if let Some(node) = self.queues.get_mut(queue) {
-            node.overrides = overrides;
+            node.set_overrides(overrides);
         }
         self.apply_properties(now, queue);
         // It was looked for before, but another queue may have been changed in the same moment.
@@ -250,7 +251,7 @@ impl Shard {
     fn overrides_with(
         &self,
         name: &str,
-        before: &DestinationRule,
+        before: Option<&DestinationRule>,
         properties: &[(Box<str>, Data)],
     ) -> Result<DestinationRule, Fault> {
         let overrides = with_properties(before, properties)?;
@@ -266,9 +267,9 @@ impl Shard {
             return Answer::LeadsTo(self.next_stop(&self.destinations, name, None));
         };
         let node = self.queues.find(name).and_then(|queue| self.queues.get(queue));
-        let before = node.map(|node| node.overrides.clone()).unwrap_or_default();
+        let before = node.and_then(|node| node.overrides());
         let ruled_by = node.map_or(name, |node| node.ruled_by());
-        match self.overrides_with(ruled_by, &before, &[("dead-letter".into(), value)]) {
+        match self.overrides_with(ruled_by, before, &[("dead-letter".into(), value)]) {
             Ok(overrides) => Answer::LeadsTo(self.next_stop(&self.destinations, name, Some(&overrides))),
             Err(fault) => Answer::Refused(fault),
         }
@@ -283,13 +284,13 @@ impl Shard {
 
 /// A rule with properties of a request; null takes back what was said before.
 fn with_properties(
-    before: &DestinationRule,
+    before: Option<&DestinationRule>,
     properties: &[(Box<str>, Data)],
 ) -> Result<DestinationRule, Fault> {
     let mut rule = DestinationRule::default();
     let is_given = |known: &Property| properties.iter().any(|(name, _)| names(known, name));
     for property in PROPERTIES.iter().filter(|property| !is_given(property)) {
-        if let Some(value) = property.read(before) {
+        if let Some(value) = before.and_then(|before| property.read(before)) {
             properties::set_for_queue(&mut rule, property.name, &value).map_err(refused)?;
         }
     }

@@ -1,6 +1,7 @@
 //! What properties of destinations do, with the queue on the clients' shard and with both elsewhere.
 
 use corelane_protocol::amqp10::LinkId;
+use corelane_shard::limits::TURN_QUEUES_EXPIRED_MAX;
 use corelane_shard::properties::{PropertyValue, set};
 use corelane_shard::{DestinationRule, Lane, Shard};
 use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
@@ -463,6 +464,28 @@ fn a_queue_that_nobody_is_attached_to_goes_after_a_while() {
         assert!(stage.shard().queue(&stage.queue).is_none());
         assert_eq!(stage.shard().counters().queues_idle_expired, 1);
     });
+}
+
+/// Many queues whose time is over at once are not one turn's work.
+#[test]
+fn idle_queues_go_so_many_a_turn() {
+    const QUEUES: usize = 4 * TURN_QUEUES_EXPIRED_MAX;
+    let mut world = World::new(&Setup { rules: rules(&["idle.>: idle-expiry=10s"]), ..Setup::new(1) });
+    let client = world.connect(0);
+    for n in 0..QUEUES {
+        let link = world.clients[client].attach_sender("s", &format!("idle.{n}"), &SenderOptions::default());
+        world.run();
+        world.clients[client].detach(link);
+        world.run();
+    }
+    world.pass(11 * SECOND);
+    let mut expired = 0;
+    while world.step() {
+        let now = world.shards[0].counters().queues_idle_expired;
+        assert!(now - expired <= TURN_QUEUES_EXPIRED_MAX as u64, "{now} after {expired}");
+        expired = now;
+    }
+    assert_eq!((expired, world.shards[0].queue_count()), (QUEUES as u64, 0));
 }
 
 #[test]
