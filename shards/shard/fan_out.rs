@@ -117,6 +117,7 @@ impl Shard {
         let expiration_us = self.destinations.lookup_topic(topic, None).properties.expiration_us;
         let mut found: Vec<QueueAt> = Vec::new();
         self.topology.matches(topic, |at| found.push(at));
+        self.turn.count_work(self.topology.take_work());
         found.sort_unstable_by_key(|at| (at.shard, at.queue));
         let mut routes = Routes {
             version: self.routes_version(),
@@ -232,8 +233,10 @@ impl Shard {
         let Arrival { message, origin, user, producer, transaction, .. } = arrival;
         let expiration_us = routed.expiration_us;
         let mut wanting = std::mem::take(&mut self.wanting);
-        let wants = |queue: &&QueueId| self.wants(**queue, publisher, &message);
+        let mut work = 0;
+        let wants = |queue: &&QueueId| self.wants(**queue, publisher, &message, &mut work);
         wanting.extend(routed.queues.iter().filter(wants).copied());
+        self.turn.count_work(work);
         let outcome = match *wanting {
             [] => {
                 self.dissolve(message);

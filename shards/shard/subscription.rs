@@ -80,13 +80,17 @@ pub(crate) struct Claim {
 }
 
 impl Subscription {
-    fn wants(&self, publisher: Publisher, message: &Message) -> bool {
+    /// `work` rises by the nodes that are evaluated.
+    fn wants(&self, publisher: Publisher, message: &Message, work: &mut u64) -> bool {
         let is_local = match self.terms.no_local {
             None => false,
             Some(NoLocal::Connection(origin)) => origin == publisher.origin,
             Some(NoLocal::Container(container)) => container == publisher.container,
         };
-        let matches = |filter: &Filter| filter.matches(&AsPublished(message));
+        let matches = |filter: &Filter| {
+            *work += filter.node_count() as u64;
+            filter.matches(&AsPublished(message))
+        };
         !is_local && self.filter.as_ref().is_none_or(matches)
     }
 
@@ -114,10 +118,17 @@ impl Fields for AsPublished<'_> {
 }
 
 impl Shard {
-    /// Whether the queue is to get the message: a subscription gets what it has subscribed to. False for a queue that is gone.
-    pub(crate) fn wants(&self, queue: QueueId, publisher: Publisher, message: &Message) -> bool {
+    /// Whether the queue is to get the message: a subscription gets what it has subscribed to. False for a queue that is gone. `work`
+    /// rises by what the answer costs.
+    pub(crate) fn wants(
+        &self,
+        queue: QueueId,
+        publisher: Publisher,
+        message: &Message,
+        work: &mut u64,
+    ) -> bool {
         let Some(node) = self.queues.get(queue) else { return false };
-        node.subscription.as_ref().is_none_or(|subscription| subscription.wants(publisher, message))
+        node.subscription.as_ref().is_none_or(|subscription| subscription.wants(publisher, message, work))
     }
 
     /// A consumer for a subscription whose home is this shard; it is found or made. The claim is answered now or later.
@@ -277,6 +288,7 @@ impl Shard {
     pub(crate) fn end_subscriptions_to(&mut self, now: u64, topic: &str) {
         let mut ended = Vec::new();
         self.topology.matches(topic, |at| ended.push(at));
+        self.turn.count_work(self.topology.take_work());
         for QueueAt { shard, queue } in ended {
             let is_here = shard == self.index;
             if is_here && self.subscription_mut(queue).is_some_and(|it| *it.terms.topic == *topic) {

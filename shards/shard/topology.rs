@@ -160,6 +160,11 @@ impl Topology {
         self.bindings.matches(topic, |at| found(*at));
     }
 
+    /// What has been looked up since this was asked last, in work of a turn.
+    pub(crate) fn take_work(&mut self) -> u64 {
+        self.bindings.take_work()
+    }
+
     /// How many bindings have exactly this pattern; none if nothing is known of it. The coordinator knows, as with the two below.
     pub(crate) fn bound_to(&self, pattern: &str) -> Option<u32> {
         let bound = &self.coordination.as_ref()?.bound;

@@ -36,6 +36,8 @@ fn receivers(shard: &mut Shard, name: &str) -> Option<u32> {
     is_topic_name(name).then(|| {
         let mut count = 0;
         shard.topology.matches(name, |_| count += 1);
+        let work = shard.topology.take_work();
+        shard.turn.count_work(work);
         count
     })
 }
