@@ -125,7 +125,10 @@ impl Shard {
                 continue;
             };
             let to = Arc::clone(to);
-            if message.die(name, reason, &to) {
+            let counted = message.memory();
+            let goes_on = message.die(name, reason, &to);
+            self.memory_used = self.memory_used - counted + message.memory();
+            if goes_on {
                 self.counters.dead_letters.count(reason);
                 return Some(DeadLetterOnItsWay { to, message });
             }

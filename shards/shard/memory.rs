@@ -20,6 +20,11 @@ impl Shard {
         self.memory_used >= self.memory_max.saturating_add(ANSWERS_MEMORY_MAX)
     }
 
+    /// What messages may take more than they do.
+    pub(crate) fn memory_left(&self) -> u64 {
+        self.memory_max.saturating_sub(self.memory_used)
+    }
+
     /// Accounts for an entry that is about to be enqueued; false if there is no room for it.
     pub(crate) fn take_memory(&mut self, message: &Message) -> bool {
         let memory = message.memory();

@@ -36,7 +36,7 @@ pub struct Message {
     pub(crate) enqueued_at: u64,
     /// Milliseconds; 0 if the header has none.
     ttl_ms: u32,
-    /// Bytes of memory that it was received with.
+    /// Bytes of memory that it takes.
     counted: u32,
     priority: u8,
     durable: bool,
@@ -129,8 +129,7 @@ impl Message {
         self.body.into_bytes().unwrap_or_default()
     }
 
-    /// Bytes it is counted with while it is in a queue, but for a body that is counted once for several entries. Annotations that
-    /// come later are not counted.
+    /// Bytes it is counted with while it is in a queue, but for a body that is counted once for several entries.
     pub(crate) fn memory(&self) -> u64 {
         if self.body.is_shared() { ENTRY_BYTES as u64 } else { u64::from(self.counted) }
     }
@@ -238,7 +237,7 @@ impl Message {
         Some(key.into())
     }
 
-    /// Notes that it died in a queue, for itself and in its annotations. False: it goes round in a circle, as no consumer has
+    /// Notes that it died in a queue, for itself and in its annotations: it may be counted with more than before. False: it goes round in a circle, as no consumer has
     /// rejected it since it was last on its way to `to`.
     pub(crate) fn die(&mut self, queue: &str, reason: DeadLetterReason, to: &str) -> bool {
         let mut deaths = self.deaths.take().unwrap_or_default();
@@ -248,7 +247,8 @@ impl Message {
         self.deaths = Some(deaths);
         if let Ok(map) = Map::decode(&bytes) {
             // A dead letter has its bytes alone.
-            drop(self.annotate(map));
+            let annotated = self.with_annotations(map, |key| !has_key(map, key));
+            drop(annotated.map(|annotated| self.become_annotated(annotated)));
         }
         goes_on
     }
@@ -283,16 +283,21 @@ impl Message {
         &self.bytes()[self.onward as usize..]
     }
 
-    /// AMQP 1.0 §3.4.5: adds annotations; those of the same name are replaced. Beyond [`ANNOTATIONS_BYTES_MAX`] more than the message
-    /// had when it came, nothing is added. The message as it was, if it has changed.
+    /// AMQP 1.0 §3.4.5: adds annotations; those of the same name are replaced. Nothing is added if the message's annotations would take
+    /// more than [`ANNOTATIONS_BYTES_MAX`], or the message so much more memory than there is left. The message as it was, if it has
+    /// changed.
     #[must_use = "what it was has to be accounted for where it was counted"]
-    pub(crate) fn annotate(&mut self, added: Map<'_>) -> Option<Message> {
+    pub(crate) fn annotate(&mut self, added: Map<'_>, memory_left: u64) -> Option<Message> {
         let sections = Sections::scan(self.bytes()).ok()?;
         let old = sections.message_annotations.map(self.bytes()).ok()?;
         if old.len().saturating_mul(added.len()) > ANNOTATION_PAIRS_MAX {
             return None;
         }
-        self.rewrite_annotations(added, |key| !has_key(added, key))
+        let annotated = self.with_annotations(added, |key| !has_key(added, key))?;
+        let annotations = Sections::scan(annotated.bytes()).ok()?.message_annotations.range().len();
+        let more = annotated.memory().saturating_sub(self.memory());
+        let fits = annotations <= ANNOTATIONS_BYTES_MAX && more <= memory_left;
+        fits.then(|| self.become_annotated(annotated))
     }
 
     /// Notes who has sent it, in the message annotation `x-opt-sender`; of who has not said who it is, it says nothing.
@@ -313,16 +318,13 @@ impl Message {
             && (user.is_some() || claims(self))
         {
             // It is not counted yet; who shares its bytes holds on to them until it is stored everywhere.
-            drop(self.rewrite_annotations(map, |key| key.as_str() != Some(SENDER)));
+            let annotated = self.with_annotations(map, |key| key.as_str() != Some(SENDER));
+            drop(annotated.map(|annotated| self.become_annotated(annotated)));
         }
     }
 
-    #[must_use = "what it was has to be accounted for where it was counted"]
-    fn rewrite_annotations(
-        &mut self,
-        added: Map<'_>,
-        is_kept: impl Fn(&Value<'_>) -> bool,
-    ) -> Option<Message> {
+    /// A message of the same parts with other annotations.
+    fn with_annotations(&self, added: Map<'_>, is_kept: impl Fn(&Value<'_>) -> bool) -> Option<Message> {
         let sections = Sections::scan(self.bytes()).ok()?;
         let old = sections.message_annotations.map(self.bytes()).ok()?;
         let mut bytes = Vec::with_capacity(self.bytes().len() + added.elements().len() + 16);
@@ -335,16 +337,18 @@ impl Message {
         section.finish();
         let after = self.onward as usize + sections.message_annotations.range().len();
         bytes.extend_from_slice(&self.bytes()[after..]);
-        if bytes.len() > self.counted as usize + ANNOTATIONS_BYTES_MAX {
-            return None;
-        }
-        let mut annotated = Message::new(bytes, self.format).ok()?;
+        Message::new(bytes, self.format).ok()
+    }
+
+    /// Takes over other annotations; what it was.
+    #[must_use = "what it was has to be accounted for where it was counted"]
+    fn become_annotated(&mut self, mut annotated: Message) -> Message {
         annotated.onward = self.onward;
-        annotated.counted = self.counted;
         annotated.deliver_at = self.deliver_at;
         annotated.deaths = self.deaths.take();
         annotated.enqueued_at = self.enqueued_at;
-        Some(std::mem::replace(self, annotated))
+        annotated.is_answer = self.is_answer;
+        std::mem::replace(self, annotated)
     }
 
     pub(crate) fn property(&self, property: Property) -> Value<'_> {

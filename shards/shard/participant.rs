@@ -238,9 +238,10 @@ impl Shard {
             if let Some(stamp) = stamp.filter(|_| self.queues.get(queue).is_some()) {
                 self.statistics.note_settled(now, queue, since_stamp(now, stamp));
             }
+            let memory_left = self.memory_left();
             if let Some(map) = annotations.as_deref().and_then(|bytes| Map::decode(bytes).ok())
                 && let Some(message) = self.engine.retired_message_mut(queue, place)
-                && let Some(before) = message.annotate(map)
+                && let Some(before) = message.annotate(map, memory_left)
             {
                 self.memory_used += message.memory();
                 self.forget(before);

@@ -159,8 +159,9 @@ impl Shard {
         acquisition: Acquisition,
         map: Map<'_>,
     ) {
+        let memory_left = self.memory_left();
         let Some(message) = self.engine.message_mut(consumer, place, acquisition) else { return };
-        if let Some(before) = message.annotate(map) {
+        if let Some(before) = message.annotate(map, memory_left) {
             // It has bytes of its own now, whoever shared the others.
             self.memory_used += message.memory();
             self.forget(before);

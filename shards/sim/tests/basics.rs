@@ -1,7 +1,7 @@
 //! A message's way from one client to another, on one shard and over several.
 
 use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
-use corelane_wire::amqp10::{DeliveryState, Header, Properties, Value};
+use corelane_wire::amqp10::{DeliveryState, Header, Map, MapWriter, Modified, Properties, Value};
 
 fn world(shards: usize, seed: u64) -> World {
     World::new(&Setup { seed, ..Setup::new(shards) })
@@ -244,10 +244,7 @@ fn outcomes_decide_what_becomes_of_a_message() {
         world.run();
         let ids: Vec<u32> =
             world.clients[client].received.iter().map(|received| received.delivery_id).collect();
-        let failed = DeliveryState::Modified(corelane_wire::amqp10::Modified {
-            delivery_failed: true,
-            ..corelane_wire::amqp10::Modified::default()
-        });
+        let failed = DeliveryState::Modified(Modified { delivery_failed: true, ..Modified::default() });
         world.clients[client].settle(receiver, ids[0], &DeliveryState::Accepted);
         world.clients[client].settle(receiver, ids[1], &DeliveryState::Released);
         world.clients[client].settle(receiver, ids[2], &DeliveryState::Rejected { error: None });
@@ -317,4 +314,80 @@ fn an_empty_selector_is_none() {
         assert_eq!(world.clients[client].detached, []);
         assert_eq!(world.clients[client].bodies(receiver), ["any"]);
     }
+}
+
+/// What consumers add to messages is memory too: it is counted, and what there is no room for is left out.
+#[test]
+fn annotations_of_consumers_are_counted() {
+    for shards in [1, 2] {
+        let mut world = World::new(&Setup { memory: 200_000, ..Setup::new(shards) });
+        let queue = names_homed_at(shards - 1, shards).next().expect("there is one");
+        let client = world.connect(0);
+        let sender = world.clients[client].attach_sender("s", &queue, &SenderOptions::default());
+        for _ in 0..10 {
+            world.clients[client].send(sender, "m");
+        }
+        let receiver = world.clients[client].attach_receiver("r", &queue, &ReceiverOptions::default());
+        world.run();
+        let mut used = world.shards[shards - 1].memory_used();
+        let text = "x".repeat(30_000);
+        for round in 0..40 {
+            world.clients[client].received.clear();
+            world.clients[client].credit(receiver, 1);
+            world.run();
+            let delivery_id = world.clients[client].received[0].delivery_id;
+            let mut annotations = Vec::new();
+            let mut map = MapWriter::new(&mut annotations);
+            map.symbol(&format!("x-opt-{round}"), &Value::String(&text));
+            map.finish();
+            let message_annotations = Map::decode(&annotations).ok();
+            let modified = Modified { message_annotations, ..Modified::default() };
+            world.clients[client].settle(receiver, delivery_id, &DeliveryState::Modified(modified));
+            world.run();
+            let now = world.shards[shards - 1].memory_used();
+            if round < 2 {
+                assert!(now >= used + 29_000, "{used} to {now}");
+            }
+            assert!(now <= 200_000);
+            // The first one gets what is added, up to what a message may have.
+            assert!(now <= 100_000, "one message has it all: {now}");
+            used = now;
+        }
+        world.clients[client].accepts = true;
+        world.clients[client].credit(receiver, 100);
+        world.run();
+        assert_eq!(world.shards[shards - 1].memory_used(), 0);
+    }
+}
+
+#[test]
+fn annotations_that_there_is_no_memory_for_are_left_out() {
+    let mut world = World::new(&Setup { memory: 200_000, ..Setup::new(1) });
+    let client = world.connect(0);
+    let sender = world.clients[client].attach_sender("s", "orders", &SenderOptions::default());
+    for _ in 0..20 {
+        world.clients[client].send(sender, "m");
+    }
+    let receiver = world.clients[client].attach_receiver("r", "orders", &ReceiverOptions::default());
+    world.clients[client].credit(receiver, 20);
+    world.run();
+    let text = "x".repeat(30_000);
+    let mut annotations = Vec::new();
+    let mut map = MapWriter::new(&mut annotations);
+    map.symbol("x-opt-why", &Value::String(&text));
+    map.finish();
+    let message_annotations = Map::decode(&annotations).ok();
+    let modified = Modified { message_annotations, ..Modified::default() };
+    for received in std::mem::take(&mut world.clients[client].received) {
+        world.clients[client].settle(receiver, received.delivery_id, &DeliveryState::Modified(modified));
+    }
+    world.run();
+    let used = world.shards[0].memory_used();
+    assert!((150_000..=200_000).contains(&used), "{used}");
+    world.clients[client].accepts = true;
+    world.clients[client].credit(receiver, 20);
+    world.run();
+    let annotated = world.clients[client].received.iter().filter(|received| !received.annotations.is_empty());
+    assert_eq!((annotated.count(), world.clients[client].received.len()), (6, 20));
+    assert_eq!(world.shards[0].memory_used(), 0);
 }
