@@ -176,8 +176,7 @@ impl Shard {
             Written::Whole { presettled: true } => {
                 self.settle_written(now, slot, link, (place, acquisition));
             }
-            Written::Whole { presettled: false } => {}
-            Written::Part => {}
+            Written::Whole { presettled: false } | Written::Part => self.bound_acquired(now, slot, link),
             Written::TooLarge => {
                 let outcome = Outcome::Modified { delivery_failed: false, undeliverable_here: true };
                 self.settle_here(now, consumer, place, acquisition, outcome);

@@ -103,7 +103,7 @@ impl Shard {
             // It was noted, and the peer thinks better of it; or the transaction it was about has ended.
             None => {
                 transactions.noted.remove(&key);
-                transactions.acquired.remove(&key);
+                transactions.forget_acquired(key);
                 self.dispose_plainly(now, slot, disposed, said);
             }
         }
@@ -128,7 +128,7 @@ impl Shard {
         });
         if settled {
             transactions.noted.remove(&key);
-            transactions.acquired.remove(&key);
+            transactions.forget_acquired(key);
             self.count_settled(slot, link);
             if room {
                 self.retire_delivery(now, slot, link, number, written, said);
@@ -203,7 +203,7 @@ impl Shard {
             // It has no other way back.
             if let Some(transactions) = self.transactions(slot) {
                 transactions.noted.remove(&(link, delivery_id));
-                transactions.acquired.remove(&(link, delivery_id));
+                transactions.forget_acquired((link, delivery_id));
             }
             self.count_settled(slot, link);
             let outcome = Outcome::Modified { delivery_failed: true, undeliverable_here: false };
@@ -333,6 +333,23 @@ impl Shard {
         false
     }
 
+    /// A link that has been sent all that its transaction may acquire ends, and the transaction can only roll back.
+    pub(crate) fn bound_acquired(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let number = connection.consumer_mut(link).and_then(|consumer| consumer.transaction);
+        let (Some(number), Some(transactions)) = (number, connection.transactions.as_deref_mut()) else {
+            return;
+        };
+        if transactions.has_acquired_all(number) {
+            transactions.fail(number, Failure::TooLarge);
+            let condition = "amqp:resource-limit-exceeded";
+            let description = "too many deliveries without an outcome in one transaction";
+            connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));
+            self.unbind(now, slot, link);
+            self.touch(slot);
+        }
+    }
+
     /// What has become of deliveries that the peer had not settled when their transaction was decided.
     pub(crate) fn conclude_deliveries(
         &mut self,
@@ -384,12 +401,12 @@ impl Shard {
         let Some(noted) = transactions.take_noted(key, number) else { return };
         let Noted { shard, consumer, place, acquisition, outcome, .. } = noted;
         if committed {
-            transactions.acquired.remove(&key);
+            transactions.forget_acquired(key);
             if noted.otherwise.is_none() {
                 self.settle_sent(slot, key, outcome);
             }
         } else if let Some(outcome) = noted.otherwise {
-            transactions.acquired.remove(&key);
+            transactions.forget_acquired(key);
             if shard == self.index {
                 self.settle_here(now, consumer, place, acquisition, outcome);
             } else {

@@ -513,6 +513,7 @@ impl Shard {
                 self.buffers.give(message.into_bytes());
             }
         }
+        self.bound_acquired(now, slot, link);
         self.touch(slot);
     }
 

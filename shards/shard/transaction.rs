@@ -16,7 +16,9 @@
 //! Invariants:
 //! - work belongs to open transactions only, and so do deliveries that start;
 //! - `unanswered` of a home falls to 0 once no more work is taken, unless that shard stands still;
-//! - a delivery is in `noted` or `acquired` only while it is unsettled and its link is bound.
+//! - a delivery is in `noted` or `acquired` only while it is unsettled and its link is bound;
+//! - what a transaction keeps of its acquired deliveries: `acquired_count ≤ TRANSACTION_ACQUIRED_MAX`, and
+//!   `keys ≤ 2 · acquired_count + ACQUIRED_GONE_MAX`.
 //!
 //! Left out: the messages on the coordinator's link (`coordinator`), and what a shard does for others (`participant`).
 
@@ -31,7 +33,9 @@ use hashbrown::HashMap;
 use crate::Shard;
 use crate::connection::Connection;
 use crate::event::ConnectionSlot;
-use crate::limits::{TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_WORK_MAX, TRANSACTIONS_MAX};
+use crate::limits::{
+    TRANSACTION_ACQUIRED_MAX, TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_WORK_MAX, TRANSACTIONS_MAX,
+};
 use crate::mail::{
     Decision, Mail, PublishOutcome, Settlement, TIMED_OUT, TransactionKey, UNKNOWN_TRANSACTION, Vote,
 };
@@ -52,6 +56,9 @@ pub(crate) struct Transactions {
     /// Deliveries that were sent inside a transaction and have no outcome, with that transaction.
     pub(crate) acquired: HashMap<DeliveryKey, Acquired>,
 }
+
+/// Keys of acquired deliveries with an outcome that a transaction may still have, whatever it has otherwise.
+const ACQUIRED_GONE_MAX: usize = 64;
 
 /// A delivery on a link: the number that its session gave it.
 pub(crate) type DeliveryKey = (LinkId, u32);
@@ -99,6 +106,8 @@ pub(crate) struct Transaction {
     /// In `noted` and `acquired`, unless they have left these.
     pub(crate) noted: Vec<DeliveryKey>,
     pub(crate) acquired: Vec<DeliveryKey>,
+    /// Those that have not left it.
+    acquired_count: usize,
     /// Links whose deliveries are sent inside it.
     pub(crate) acquirers: Vec<LinkId>,
 }
@@ -179,8 +188,8 @@ impl Failure {
             }
             Failure::TooLarge => {
                 format!(
-                    "rolled back: it has more than {TRANSACTION_WORK_MAX} pieces of work, or its outcomes more than \
-                     {TRANSACTION_ANNOTATIONS_BYTES_MAX} bytes of annotations"
+                    "rolled back: it has more than {TRANSACTION_WORK_MAX} pieces of work, or {TRANSACTION_ACQUIRED_MAX} \
+                     deliveries without an outcome, or its outcomes more than {TRANSACTION_ANNOTATIONS_BYTES_MAX} bytes of annotations"
                 )
             }
             Failure::LinkEnded => {
@@ -233,6 +242,7 @@ impl Transactions {
             phase: Phase::Open,
             noted: Vec::new(),
             acquired: Vec::new(),
+            acquired_count: 0,
             acquirers: Vec::new(),
         });
         Some(self.last)
@@ -307,11 +317,33 @@ impl Transactions {
     }
 
     pub(crate) fn note_acquired(&mut self, now: u64, key: DeliveryKey, acquired: Acquired) {
+        let number = acquired.transaction;
         self.acquired.insert(key, acquired);
-        if let Some(transaction) = self.find(acquired.transaction) {
+        let Transactions { list, acquired, .. } = self;
+        if let Some(transaction) = list.iter_mut().find(|transaction| transaction.number == number) {
             transaction.begin(now);
             transaction.acquired.push(key);
+            transaction.acquired_count += 1;
+            if transaction.acquired.len() > 2 * transaction.acquired_count + ACQUIRED_GONE_MAX {
+                let is_there =
+                    |key: &DeliveryKey| acquired.get(key).is_some_and(|it| it.transaction == number);
+                transaction.acquired.retain(is_there);
+            }
         }
+    }
+
+    /// Whether a transaction has acquired as much as it may.
+    pub(crate) fn has_acquired_all(&mut self, number: u32) -> bool {
+        self.find(number).is_some_and(|transaction| transaction.acquired_count >= TRANSACTION_ACQUIRED_MAX)
+    }
+
+    /// A delivery that was sent inside a transaction has an outcome.
+    pub(crate) fn forget_acquired(&mut self, key: DeliveryKey) -> Option<Acquired> {
+        let acquired = self.acquired.remove(&key)?;
+        if let Some(transaction) = self.find(acquired.transaction) {
+            transaction.acquired_count -= 1;
+        }
+        Some(acquired)
     }
 
     /// Takes an outcome that was noted for this transaction.
@@ -323,13 +355,19 @@ impl Transactions {
     /// Takes a delivery that was sent inside this transaction.
     pub(crate) fn take_acquired(&mut self, key: DeliveryKey, number: u32) -> Option<Acquired> {
         self.acquired.get(&key).filter(|acquired| acquired.transaction == number)?;
-        self.acquired.remove(&key)
+        self.forget_acquired(key)
     }
 
     /// A link has ended: its deliveries are their queue's again, so transactions in which they have an outcome cannot commit.
     pub(crate) fn forget_link(&mut self, link: LinkId, failure: Failure) {
         let Transactions { noted, acquired, list, .. } = self;
-        acquired.retain(|(of, _), _| *of != link);
+        acquired.retain(|(of, _), acquired| {
+            let ends = *of == link;
+            if ends && let Some(transaction) = list.iter_mut().find(|t| t.number == acquired.transaction) {
+                transaction.acquired_count -= 1;
+            }
+            !ends
+        });
         noted.retain(|(of, _), noted| {
             let ends = *of == link;
             if ends && let Some(transaction) = list.iter_mut().find(|t| t.number == noted.transaction) {
@@ -747,3 +785,7 @@ impl Shard {
         self.answer_discharge(now, slot, coordinator, delivery_id, failure);
     }
 }
+
+#[cfg(test)]
+#[path = "transaction_tests.rs"]
+mod tests;

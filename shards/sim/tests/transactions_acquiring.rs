@@ -1,6 +1,7 @@
 //! Deliveries that are sent inside a transaction, and who may say what about them; transactions while shards stall and connections move.
 
 use corelane_protocol::amqp10::LinkId;
+use corelane_shard::limits::TRANSACTION_ACQUIRED_MAX;
 use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
 use corelane_wire::amqp10::{DeliveryState, Outcome};
 
@@ -351,5 +352,42 @@ fn a_connection_declares_where_it_stays() {
         world.run();
         assert_eq!(world.clients[client].outcome(token), Some("accepted"));
         assert_eq!(world.clients[client].bodies(far), ["m"]);
+    }
+}
+
+/// A queue without end and a consumer that says nothing about what it gets do not make a transaction grow without end.
+#[test]
+fn a_transaction_acquires_only_so_much() {
+    for shards in [1, 2] {
+        let mut world = World::new(&Setup { verify: false, ..Setup::new(shards) });
+        let queue = names_homed_at(shards - 1, shards).next().expect("there is one");
+        let client = world.connect(0);
+        let coordinator = world.clients[client].attach_coordinator("txn", &[]);
+        let receiver = world.clients[client].attach_receiver("r", &queue, &ReceiverOptions::default());
+        let sender = world.clients[client].attach_sender("s", &queue, &SenderOptions::default());
+        world.run();
+        let mut stage = Stage { world, client, coordinator, receiver, queue };
+        let number = stage.declare();
+        stage.credit_in(number, u32::MAX / 2);
+        let mut sent = 0;
+        while sent < TRANSACTION_ACQUIRED_MAX + 1000 {
+            for _ in 0..1000 {
+                stage.world.clients[client].send(sender, "m");
+            }
+            sent += 1000;
+            stage.world.run();
+            stage.world.clients[client].outcomes.clear();
+            if sent <= TRANSACTION_ACQUIRED_MAX - 1000 {
+                assert_eq!(stage.world.clients[client].detached, []);
+                assert_eq!(stage.world.clients[client].received.len(), sent);
+            }
+        }
+        let ended = (receiver, Some("amqp:resource-limit-exceeded".to_owned()));
+        assert_eq!(stage.world.clients[client].detached, [ended]);
+        assert_eq!(stage.discharge(number, false), "rejected amqp:transaction:rollback");
+        let engine = stage.world.shards[shards - 1].engine();
+        let id = stage.world.shards[shards - 1].queue(&stage.queue).expect("it is there");
+        let depth = engine.depth(id).expect("it is there");
+        assert_eq!(depth.available as usize, sent, "all is back");
     }
 }
