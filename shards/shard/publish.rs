@@ -18,6 +18,7 @@ use crate::address::{Address, is_topic_name};
 use crate::connection::{Connection, Hold, QueueAt, Route};
 use crate::event::ConnectionSlot;
 use crate::fan_out::Routes;
+use crate::limits::ANSWERS_KEPT_BYTES_MAX;
 use crate::mail::{
     Handoff, HandoffMessage, HandoffTarget, LinkRef, Mail, PublishOutcome, Refusal, Stored, TransactionKey,
 };
@@ -251,7 +252,8 @@ impl Shard {
             last_value = destination.last_value_key.as_deref().and_then(|property| message.key(property));
             makes_wait = destination.properties.overflow == Overflow::Block;
         }
-        if !self.take_memory(&message) {
+        let is_unwanted = message.is_answer && self.is_unread(queue, ANSWERS_KEPT_BYTES_MAX);
+        if is_unwanted || !self.take_memory(&message) {
             self.dissolve(message);
             return PublishOutcome::Full;
         }

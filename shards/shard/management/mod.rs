@@ -31,6 +31,7 @@ mod topics;
 
 use std::collections::VecDeque;
 
+use corelane_engine::QueueId;
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::LinkId;
 use corelane_wire::amqp10::{DeliveryState, Error};
@@ -136,6 +137,11 @@ impl Shard {
         self.touch(slot);
     }
 
+    /// Whether more than this waits to be read in a queue.
+    pub(crate) fn is_unread(&self, queue: QueueId, bytes_max: u64) -> bool {
+        self.engine.depth(queue).is_some_and(|depth| depth.bytes > bytes_max)
+    }
+
     fn take_request(
         &mut self,
         now: u64,
@@ -150,8 +156,7 @@ impl Shard {
         if to == ADDRESS {
             return Err(NO_REPLY_TO);
         }
-        let unread = self.queues.find(to).and_then(|queue| self.engine.depth(queue));
-        if unread.is_some_and(|depth| depth.bytes > ANSWERS_UNREAD_BYTES_MAX) {
+        if self.queues.find(to).is_some_and(|queue| self.is_unread(queue, ANSWERS_UNREAD_BYTES_MAX)) {
             return Err(UNREAD);
         }
         if self.has_no_memory_for_answers() {

@@ -1,5 +1,6 @@
 //! What the node tells of queues, connections and consumers, and how it refuses.
 
+use corelane_shard::limits::ANSWERS_KEPT_BYTES_MAX;
 use corelane_sim::{Answer, Item, Operator, ReceiverOptions, SenderOptions, Setup, World, request};
 use corelane_wire::amqp10::{Header, MapWriter, MessageId, Properties, Value, write_amqp_value};
 
@@ -175,6 +176,40 @@ fn bodies_that_are_no_maps_and_requests_that_are_none() {
     check(with_body(&Value::Null), "accepted", Some(201));
     // The link still has its credit.
     assert!(world.clients[client].credit_left(operator.sender) > 8);
+}
+
+/// A reply-to at which nobody reads takes no more answers, wherever it is.
+#[test]
+fn answers_that_nobody_reads_are_bounded() {
+    for shards in [1, 2] {
+        let mut world = World::new(&Setup { verify: false, ..Setup::new(shards) });
+        let operator = Operator::new(&mut world, 0);
+        let unread = name_at(shards - 1, shards);
+        let client = world.connect(0);
+        let sender = world.clients[client].attach_sender("s", &unread, &SenderOptions::default());
+        let body = "x".repeat(1 << 20);
+        while world.shards.iter().map(corelane_shard::Shard::memory_used).sum::<u64>()
+            <= ANSWERS_KEPT_BYTES_MAX + (1 << 20)
+        {
+            world.clients[client].send(sender, &body);
+            world.run();
+        }
+        let home = &world.shards[shards - 1];
+        let queue = home.queue(&unread).expect("it is there");
+        let before = home.engine().depth(queue);
+        let refused = home.counters().forwards_refused_full;
+        for number in 0..10 {
+            let bytes = request(&unread, number, &[("operation", Value::String("GET-MGMT-NODES"))], &[]);
+            world.clients[operator.client].send_bytes(operator.sender, &bytes);
+            world.run();
+        }
+        let home = &world.shards[shards - 1];
+        assert_eq!(home.engine().depth(queue), before);
+        let expect = if shards == 1 { "rejected amqp:resource-limit-exceeded" } else { "accepted" };
+        let outcomes = &world.clients[operator.client].outcomes;
+        assert!(outcomes.iter().all(|(_, outcome)| outcome == expect), "{outcomes:?}");
+        assert_eq!(home.counters().forwards_refused_full - refused, if shards == 1 { 0 } else { 10 });
+    }
 }
 
 #[test]
