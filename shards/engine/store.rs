@@ -1,13 +1,13 @@
 //! Where do entries lie, and which one is the next?
 //!
 //! Entries lie in chunks of 64, found by `sequence / 64`; a chunk whose entries are all gone is given back (unless it is the one
-//! that is being filled), so a stuck entry pins its own chunk and nothing else. The chunks of one level of one queue hang in
+//! that is being filled, behind others), so a stuck entry pins its own chunk and nothing else, and an empty queue has none. The chunks of one level of one queue hang in
 //! a tree of 64-way nodes just high enough for the span of what is live. Each chunk has a word that tells which entries are
 //! *takeable* (available, and in reach of consumers: see `group`), each node a word that tells which children have
 //! one: "next takeable from here" is a few word operations, whatever lies between.
 //!
 //! - a node's takeable bit ⟺ the child's takeable word is not 0; its occupied bit ⟺ the child exists;
-//! - a chunk exists ⟺ it has a live entry, or it is its tree's tail;
+//! - a chunk exists ⟺ it has a live entry, or it is its tree's tail and not its only chunk;
 //! - the root has two children or more, or is the only chunk.
 //!
 //! Entries are named across all queues by one `u32` (chunk and position), which is what timers and lists hold.
@@ -141,8 +141,15 @@ impl<M> Store<M> {
         let message = chunk.room.entries[position].vacate();
         chunk.live &= !(1 << position);
         self.count -= 1;
-        if chunk.live == 0 && tree.tail != index as u32 {
-            self.remove_chunk(tree, index as u32);
+        if chunk.live == 0 {
+            if tree.tail != index as u32 {
+                self.remove_chunk(tree, index as u32);
+            }
+            // Alone and empty, the one that is being filled goes too.
+            let is_alone = tree.height == 0 && tree.tail != NONE && tree.root == tree.tail;
+            if is_alone && self.chunks[tree.tail as usize].live == 0 {
+                self.retire_tail(tree);
+            }
         }
         message
     }
@@ -309,7 +316,7 @@ impl<M> Store<M> {
         Some(index)
     }
 
-    /// The tail is full: from now on it is given back like any other, which may be at once.
+    /// The tail is full, or alone: from now on it is given back like any other, which may be at once.
     fn retire_tail(&mut self, tree: &mut Tree) {
         let tail = std::mem::replace(&mut tree.tail, NONE);
         if tail != NONE && self.chunks[tail as usize].live == 0 {
@@ -564,7 +571,8 @@ impl<M> Store<M> {
     ) -> u64 {
         let chunk = &self.chunks[index as usize];
         assert_eq!((chunk.parent, chunk.number), (parent, number));
-        assert!(chunk.live != 0 || tree.tail == index, "an empty chunk is given back");
+        let is_tail = tree.tail == index && tree.height > 0;
+        assert!(chunk.live != 0 || is_tail, "an empty chunk is given back");
         assert_eq!(chunk.takeable & !chunk.live, 0);
         for position in 0..FANOUT {
             let entry = EntryRef(index << CHUNK_BITS | position as u32);

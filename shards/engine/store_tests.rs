@@ -82,3 +82,16 @@ fn a_stuck_entry_pins_its_own_chunk_only() {
     assert_eq!(store.first_live(&tree, 1), None);
     assert_eq!(store.first_live(&tree, 0).map(|entry| store.place(entry)), Some(Place::FIRST));
 }
+
+#[test]
+fn an_empty_tree_has_no_chunk() {
+    let (mut store, mut tree) = (Store::new(4), Tree::new());
+    for count in [1, 64, 65, 200] {
+        let entries: Vec<EntryRef> = (0..count).map(|_| append(&mut store, &mut tree)).collect();
+        for entry in entries.into_iter().rev() {
+            store.remove(&mut tree, entry);
+            store.verify(&tree, 0, 0);
+        }
+        assert_eq!((store.chunk_count(), tree.root, tree.tail), (0, NONE, NONE));
+    }
+}
