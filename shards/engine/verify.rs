@@ -260,6 +260,13 @@ impl<M: Message> Engine<M> {
             let standby = acquiring().filter(|consumer| consumer.role == Role::Standby);
             assert_eq!(band.standby.count() as usize, standby.count());
         }
+        for consumer in consumers.iter().map(|consumer| &self.consumers[*consumer]) {
+            let stays_on = matches!(consumer.role, Role::Outranked | Role::Leaving);
+            assert!(
+                !stays_on || consumer.is_occupied(),
+                "who is to stop being active has something to settle"
+            );
+        }
         let active: u32 = queue.bands.iter().map(|band| band.active).sum();
         assert_eq!(active + queue.retiring, queue.active);
         let standbys: u32 = queue.bands.iter().map(|band| band.standby.count()).sum();

@@ -330,6 +330,7 @@ impl Simulation {
         for _ in 0..ROUNDS_MAX {
             (0..self.names.len()).for_each(|queue| self.take_all(queue));
             if peers.iter().all(|peer| self.workload.is_answered(*peer)) {
+                rest::check_senders(&self.world, &self.workload, &self.oracle);
                 return;
             }
         }

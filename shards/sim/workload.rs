@@ -238,6 +238,16 @@ impl Workload {
         .collect()
     }
 
+    /// Links that send to one node.
+    pub(crate) fn senders(&self, peer: usize) -> Vec<(u32, usize)> {
+        let used = self.peers[peer].links.iter();
+        used.filter_map(|(link, used)| match used {
+            Use::Sender { queue, .. } => queue.map(|queue| (*link, queue)),
+            Use::Receiver { .. } | Use::Ending => None,
+        })
+        .collect()
+    }
+
     pub(crate) fn grant(&mut self, world: &mut World, random: &mut Random, plan: &Plan, peer: usize) {
         let receivers = self.receivers(peer);
         if receivers.is_empty() {
