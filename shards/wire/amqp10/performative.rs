@@ -346,6 +346,7 @@ impl<'a> Transfer<'a> {
     /// nothing yet: a transfer is large, and moving it costs as much as reading it.
     #[inline]
     pub fn decode(&mut self, body: &'a [u8]) -> Result<Option<&'a [u8]>, DecodeError> {
+        debug_assert!(*self == Transfer::default(), "fields that are left out keep what they hold");
         let [0, 0x53, TRANSFER, list @ ..] = body else { return Ok(None) };
         let mut reader = Reader::new(list);
         self.read(&mut reader)?;

@@ -526,3 +526,12 @@ fn errors_name_what_the_peer_is_told() {
     assert_eq!(DecodeError::Truncated.condition(), "amqp:decode-error");
     assert_eq!(DecodeError::MessageTooLarge.condition(), "amqp:link:message-size-exceeded");
 }
+
+/// A transfer is read in place: what its sender left out would stay as it was.
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic(expected = "fields that are left out keep what they hold")]
+fn a_transfer_is_read_into_nothing() {
+    let mut transfer = Transfer { aborted: true, ..Transfer::default() };
+    let _ = transfer.decode(&bytes("00 53 14 c0 03 01 52 01"));
+}
