@@ -4,7 +4,8 @@
 //! delivery to its settlement. They are made at a queue's first delivery, for [`HISTOGRAMS_MAX`] queues at most; beyond that a
 //! queue takes over those of one in which nothing has happened for a while, or does without.
 //!
-//! Invariants: nothing is allocated but at a queue's first message and first delivery; no time is read: all of it is the turn's.
+//! Invariants: nothing is allocated but at a queue's first message and first delivery, and so not by reading; no time is read: all of
+//! it is the turn's.
 
 use corelane_engine::QueueId;
 use hdrhistogram::Histogram;
@@ -155,11 +156,31 @@ impl Statistics {
         }
     }
 
-    /// Time in queue and settle latency; none: nothing was delivered, or there was no room for the queue's histograms.
-    pub(crate) fn summaries(&self, queue: QueueId) -> Option<(Summary, Summary)> {
+    /// Puts all times of a queue into its histograms, before they are read.
+    pub(crate) fn complete(&mut self, queue: QueueId) {
+        let Some(of) = self.queues.get(queue.index as usize) else { return };
+        if of.generation == queue.generation
+            && let Some(times) = self.kept.get_mut(of.times as usize)
+        {
+            times.time_in_queue.note_last();
+            times.settle_latency.note_last();
+        }
+    }
+
+    /// From the enqueueing to the first delivery; none: nothing was delivered, or there was no room for the queue's histograms. Both
+    /// this and the next are as they were when they were last completed.
+    pub(crate) fn time_in_queue(&self, queue: QueueId) -> Option<Summary> {
+        Some(Summary::of(&self.kept_of(queue)?.time_in_queue))
+    }
+
+    /// From a delivery to its settlement.
+    pub(crate) fn settle_latency(&self, queue: QueueId) -> Option<Summary> {
+        Some(Summary::of(&self.kept_of(queue)?.settle_latency))
+    }
+
+    fn kept_of(&self, queue: QueueId) -> Option<&Times> {
         let of = self.queues.get(queue.index as usize).filter(|of| of.generation == queue.generation)?;
-        let times = self.kept.get(of.times as usize)?;
-        Some((Summary::of(&times.time_in_queue), Summary::of(&times.settle_latency)))
+        self.kept.get(of.times as usize)
     }
 
     #[inline]
@@ -256,9 +277,7 @@ impl Recorder {
 
 impl Summary {
     fn of(recorder: &Recorder) -> Summary {
-        let mut recorder = recorder.clone();
-        recorder.note_last();
-        let histogram = recorder.histogram;
+        let histogram = &recorder.histogram;
         if histogram.is_empty() {
             return Summary::default();
         }
@@ -282,6 +301,11 @@ mod tests {
         QueueId { index, generation: 0 }
     }
 
+    fn summaries(statistics: &mut Statistics, queue: QueueId) -> Option<(Summary, Summary)> {
+        statistics.complete(queue);
+        Some((statistics.time_in_queue(queue)?, statistics.settle_latency(queue)?))
+    }
+
     #[test]
     fn times_are_told_apart_to_two_digits() {
         let mut statistics = Statistics::default();
@@ -289,13 +313,27 @@ mod tests {
             statistics.note_out(0, queue(3), 10, Some(waited * 1000));
         }
         statistics.note_settled(0, queue(3), 70);
-        let (waited, settled) = statistics.summaries(queue(3)).unwrap();
+        let (waited, settled) = summaries(&mut statistics, queue(3)).unwrap();
         assert_eq!((waited.count, settled.count), (1000, 1));
         assert!((495_000..=505_000).contains(&waited.p50), "{waited:?}");
         assert!((980_000..=1_000_000).contains(&waited.p99), "{waited:?}");
         assert_eq!(settled.p50, 70);
         assert_eq!(statistics.flow(queue(3)), Flow { bytes_in: 0, deliveries: 1000, bytes_out: 10_000 });
-        assert_eq!(statistics.summaries(queue(2)), None);
+        assert_eq!(summaries(&mut statistics, queue(2)), None);
+    }
+
+    /// What is read is the histogram that is kept, not a copy, and the times that come next go into it as before.
+    #[test]
+    fn a_reader_completes_what_is_kept() {
+        let mut statistics = Statistics::default();
+        for count in 1..=3 {
+            statistics.note_out(0, queue(0), 1, Some(40));
+            statistics.note_settled(0, queue(0), 70);
+            let (waited, settled) = summaries(&mut statistics, queue(0)).unwrap();
+            assert_eq!((waited.count, waited.max, settled.count, settled.max), (count, 40, count, 70));
+            let kept = statistics.kept_of(queue(0)).unwrap();
+            assert_eq!([kept.time_in_queue.histogram.len(), kept.settle_latency.histogram.len()], [count; 2]);
+        }
     }
 
     #[test]
@@ -325,14 +363,14 @@ mod tests {
             statistics.note_out(1000, queue(index), 1, Some(1));
         }
         assert_eq!(statistics.kept.len(), HISTOGRAMS_MAX);
-        assert_eq!(statistics.summaries(queue(HISTOGRAMS_MAX as u32)), None);
+        assert_eq!(summaries(&mut statistics, queue(HISTOGRAMS_MAX as u32)), None);
         let later = 1000 + HISTOGRAM_IDLE_US;
         let late = queue(HISTOGRAMS_MAX as u32);
         statistics.note_out(later, late, 1, Some(5));
-        assert_eq!(statistics.summaries(late).unwrap().0.count, 1);
+        assert_eq!(summaries(&mut statistics, late).unwrap().0.count, 1);
         assert_eq!(statistics.kept.len(), HISTOGRAMS_MAX);
         let without =
-            (0..HISTOGRAMS_MAX as u32).filter(|index| statistics.summaries(queue(*index)).is_none());
+            (0..HISTOGRAMS_MAX as u32).filter(|index| summaries(&mut statistics, queue(*index)).is_none());
         assert_eq!(without.count(), 1);
     }
 }

@@ -96,13 +96,12 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
         let (woken, delivered) = (view.counters.notified, view.flow.deliveries);
         if delivered == 0 { Data::Null } else { Data::Float(woken as f64 / delivered as f64) }
     }),
-    ("time-in-queue-us", |view| summary(view, |(waited, _)| waited)),
-    ("settle-latency-us", |view| summary(view, |(_, settled)| settled)),
+    ("time-in-queue-us", |view| summary(view.shard.statistics.time_in_queue(view.id))),
+    ("settle-latency-us", |view| summary(view.shard.statistics.settle_latency(view.id))),
 ];
 
-fn summary(view: &QueueView<'_>, which: impl Fn((Summary, Summary)) -> Summary) -> Data {
-    let summary = view.shard.statistics.summaries(view.id).map(which).filter(|summary| summary.count > 0);
-    summary.map_or(Data::Null, |summary| {
+fn summary(summary: Option<Summary>) -> Data {
+    summary.filter(|summary| summary.count > 0).map_or(Data::Null, |summary| {
         Data::Map(pairs![
             "count" => summary.count,
             "mean" => Data::Float(summary.mean),
@@ -162,8 +161,10 @@ pub(crate) fn show(value: PropertyValue) -> Data {
 }
 
 impl Shard {
-    pub(crate) fn queue_view(&self, now: u64, index: u32) -> Option<QueueView<'_>> {
-        let (id, node) = self.queues.at(index)?;
+    pub(crate) fn queue_view(&mut self, now: u64, index: u32) -> Option<QueueView<'_>> {
+        let (id, _) = self.queues.at(index)?;
+        self.statistics.complete(id);
+        let (_, node) = self.queues.at(index)?;
         Some(QueueView {
             now,
             shard: self,
@@ -176,14 +177,14 @@ impl Shard {
         })
     }
 
-    pub(crate) fn read_queue(&self, now: u64, name: &str) -> Answer {
+    pub(crate) fn read_queue(&mut self, now: u64, name: &str) -> Answer {
         match self.queues.find(name) {
             Some(queue) => self.describe_queue(now, Status::Ok, queue),
             None => Answer::no_queue(name),
         }
     }
 
-    fn describe_queue(&self, now: u64, status: Status, queue: QueueId) -> Answer {
+    fn describe_queue(&mut self, now: u64, status: Status, queue: QueueId) -> Answer {
         let Some(view) = self.queue_view(now, queue.index) else { return Answer::ok(Pairs::new()) };
         let names = attribute_names().into_iter().enumerate();
         let mut pairs: Pairs = names.map(|(column, name)| (name.into(), cell(&view, column))).collect();

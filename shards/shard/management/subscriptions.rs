@@ -92,7 +92,7 @@ pub(crate) fn cell(queue: &QueueView<'_>, column: usize) -> Data {
 }
 
 impl Shard {
-    pub(crate) fn read_subscription(&self, now: u64, name: &str) -> Answer {
+    pub(crate) fn read_subscription(&mut self, now: u64, name: &str) -> Answer {
         let queue = self.queues.find(name).and_then(|queue| self.queue_view(now, queue.index));
         let Some(view) = queue.filter(|view| view.node().subscription.is_some()) else {
             return Answer::Refused(Fault::unknown(Kind::Subscription, name));
