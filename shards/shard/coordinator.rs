@@ -15,9 +15,10 @@ use corelane_wire::amqp10::{
 use crate::Shard;
 use crate::connection::{Coordinator, Link};
 use crate::event::ConnectionSlot;
+use crate::failure::Failure;
 use crate::limits::{COORDINATOR_CREDIT, COORDINATOR_MESSAGE_BYTES_MAX, TRANSACTIONS_MAX};
 use crate::mail::{TIMED_OUT, UNKNOWN_TRANSACTION};
-use crate::transaction::{Discharge, Failure, transaction_id};
+use crate::transaction::{Discharge, transaction_id};
 
 /// AMQP 1.0 §4.5.8: several transactions at a time, with work on links of any session; none that spans brokers.
 const CAPABILITIES: &[&str] =

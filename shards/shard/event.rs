@@ -9,7 +9,7 @@ use crate::mail::Mail;
 
 /// A connection's place in its shard. A stale one (the connection ended, the place was given to another) is recognised
 /// by its generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionSlot {
     /// Place in the shard's table of connections.
     pub index: u32,

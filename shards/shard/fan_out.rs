@@ -15,12 +15,12 @@ use corelane_protocol::amqp10::LinkId;
 use crate::Shard;
 use crate::connection::QueueAt;
 use crate::event::ConnectionSlot;
+use crate::failure::Failure;
 use crate::mail::{HandoffMessage, HandoffTarget, LinkRef, PublishOutcome};
 use crate::message::Message;
 use crate::producers::ProducerAt;
 use crate::publish::{Arrival, Delivery};
 use crate::subscription::Publisher;
-use crate::transaction::Failure;
 
 /// Where the messages of a producer on a topic go, as it was when it was last looked up.
 #[derive(Debug)]
@@ -151,7 +151,11 @@ impl Shard {
         if routes.is_gone || routes.elsewhere.is_empty() {
             let outcome = match &routes.here {
                 Some(routed) if !routes.is_gone => {
-                    self.fan_out_here(now, slot, link, delivery, routed, message)
+                    let outcome = self.fan_out_here(now, slot, link, delivery, routed, message);
+                    if outcome == PublishOutcome::Stored {
+                        self.count_message(slot, delivery.transaction);
+                    }
+                    outcome
                 }
                 Some(_) | None => {
                     self.dissolve(message);
@@ -170,6 +174,7 @@ impl Shard {
                 producer.fan_outs.begin(delivery_id, shards, PublishOutcome::Stored);
             }
         }
+        self.count_message(slot, delivery.transaction);
         let transaction = delivery.key(link);
         let mut message = Some(if is_single { message } else { message.passed() });
         for (n, (to, routed)) in routes.elsewhere.iter().enumerate() {

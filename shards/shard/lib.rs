@@ -24,6 +24,7 @@ mod deliver;
 mod destinations;
 mod effect;
 mod event;
+mod failure;
 mod fan_out;
 mod forward;
 mod home;

@@ -17,6 +17,7 @@ use crate::Shard;
 use crate::address::{Address, is_topic_name};
 use crate::connection::{Connection, Hold, QueueAt, Route};
 use crate::event::ConnectionSlot;
+use crate::failure::Failure;
 use crate::fan_out::Routes;
 use crate::limits::ANSWERS_KEPT_BYTES_MAX;
 use crate::mail::{
@@ -27,7 +28,7 @@ use crate::message::Message;
 use crate::producers::ProducerAt;
 use crate::queues::QueueNode;
 use crate::subscription::Publisher;
-use crate::transaction::{Failure, transaction_id};
+use crate::transaction::transaction_id;
 
 /// A message that has come to its queue's home, with what is known of its way.
 pub(crate) struct Arrival {
@@ -86,8 +87,7 @@ impl Shard {
         let Some((delivery, message)) = self.read_message(slot, received) else { return };
         let Delivery { link, delivery_id, settled, .. } = delivery;
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let id = connection.id;
-        let user = connection.user.clone();
+        let (id, user) = (connection.id, connection.user.clone());
         let Some(producer) = connection.producer_mut(link) else {
             self.buffers.give(message.into_bytes());
             return;
@@ -115,6 +115,7 @@ impl Shard {
                     self.note_work(now, slot, key.number, at.shard);
                     self.work_arrived(now, key);
                 }
+                self.count_message(slot, delivery.transaction.filter(|_| outcome == PublishOutcome::Stored));
                 self.answer(slot, delivery, outcome);
                 return;
             }
@@ -196,6 +197,9 @@ impl Shard {
     pub(crate) fn hand_off(&mut self, now: u64, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
         if let Some(key) = message.transaction {
             self.note_work(now, slot, key.number, to);
+            // A copy for each shard of a topic's is counted as one message, by `fan_out`.
+            let is_copy = matches!(message.target, HandoffTarget::Queues { .. });
+            self.count_message(slot, (!is_copy).then_some(key.number));
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.unanswered += 1;

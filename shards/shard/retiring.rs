@@ -14,10 +14,11 @@ use corelane_wire::amqp10::{DeliveryState, Map, Modified};
 use crate::Shard;
 use crate::connection::ConsumerAt;
 use crate::event::ConnectionSlot;
+use crate::failure::Failure;
 use crate::limits::UNSETTLED_OUTCOME_WORK;
-use crate::mail::{Retirement, Settlement, TransactionKey, UNKNOWN_TRANSACTION};
+use crate::mail::{Retirement, Settlement, TIMED_OUT, TransactionKey, UNKNOWN_TRANSACTION};
 use crate::settle::encoded;
-use crate::transaction::{Acquired, DeliveryKey, Failure, Noted};
+use crate::transaction::{Acquired, DeliveryKey, Noted};
 
 /// What a peer's disposition says.
 #[derive(Clone, Copy)]
@@ -71,10 +72,9 @@ impl Shard {
     ) {
         let key = (disposed.link, disposed.delivery_id);
         let Some(transactions) = self.transactions(slot) else { return };
-        let noted = transactions.noted.get(&key).map(|noted| (noted.transaction, noted.outcome));
-        let acquired = transactions.acquired.get(&key).map(|acquired| acquired.transaction);
-        let bound = acquired.or(noted.map(|(number, _)| number));
-        let bound_open = bound.filter(|number| transactions.is_open(*number));
+        let noted = transactions.noted.get(&key).map(|noted| noted.outcome);
+        let is_acquired = transactions.acquired.contains_key(&key);
+        let bound_open = transactions.open_of(key);
         let nothing_said = said.transaction.is_none() && said.outcome.is_none();
         if said.transaction.is_none()
             && let Some(noted) = transactions.noted.get_mut(&key)
@@ -88,7 +88,7 @@ impl Shard {
         }
         let breaks_rule = match (said.transaction, bound_open) {
             (Some(named), Some(bound)) => named != bound,
-            (None, Some(_)) => acquired.is_some() && !nothing_said,
+            (None, Some(_)) => is_acquired && !nothing_said,
             (_, None) => false,
         };
         if breaks_rule {
@@ -96,13 +96,13 @@ impl Shard {
             return;
         }
         let in_transaction = said.transaction.or(if nothing_said { bound_open } else { None });
-        let outcome = said.outcome.or(if nothing_said { noted.map(|(_, outcome)| outcome) } else { None });
+        let outcome = said.outcome.or(if nothing_said { noted } else { None });
         let said = Said { transaction: in_transaction, outcome, ..said };
         match in_transaction {
             Some(number) => self.dispose_inside(now, slot, disposed, number, said),
             // It was noted, and the peer thinks better of it; or the transaction it was about has ended.
             None => {
-                transactions.noted.remove(&key);
+                transactions.withdraw_noted(key);
                 transactions.forget_acquired(key);
                 self.dispose_plainly(now, slot, disposed, said);
             }
@@ -122,12 +122,9 @@ impl Shard {
         let key = (link, delivery_id);
         let held = self.holder_of(slot, link);
         let Some(transactions) = self.transactions(slot) else { return };
-        let room = transactions.find(number).is_some_and(|transaction| {
-            transaction.count_outcome();
-            transaction.has_room()
-        });
+        let room = transactions.find(number).is_some_and(|transaction| transaction.has_room());
         if settled {
-            transactions.noted.remove(&key);
+            transactions.withdraw_noted(key);
             transactions.forget_acquired(key);
             self.count_settled(slot, link);
             if room {
@@ -179,7 +176,8 @@ impl Shard {
         self.settle_delivery(now, slot, link, Written::of(token), outcome, said.annotations);
     }
 
-    /// Outcomes in a transaction that took too long: what the peer settles goes back to its queue, as all of that transaction did.
+    /// Outcomes in a transaction that took too long: what the peer settles goes back to its queue, as all of that transaction did. What
+    /// it does not settle stays as it is.
     pub(crate) fn dispose_too_late(&mut self, now: u64, slot: ConnectionSlot) {
         let outcome = Some(Outcome::Modified { delivery_failed: true, undeliverable_here: false });
         let said = Said { transaction: None, outcome, annotations: None };
@@ -187,11 +185,16 @@ impl Shard {
             && let Some(disposed) = connection.protocol.poll_outcome()
         {
             let key = (disposed.link, disposed.delivery_id);
-            let involved = connection.transactions.as_deref().is_some_and(|list| list.involves(key));
-            match (involved, disposed.settled) {
-                (true, _) => self.dispose_in_transaction(now, slot, &disposed, said),
-                (false, true) => self.dispose_plainly(now, slot, &disposed, said),
-                (false, false) => self.turn.count_work(UNSETTLED_OUTCOME_WORK),
+            let transactions = connection.transactions.as_deref();
+            let involved = transactions.is_some_and(|transactions| transactions.involves(key));
+            let open = transactions.and_then(|transactions| transactions.open_of(key));
+            self.turn.count_work(if disposed.settled { 0 } else { UNSETTLED_OUTCOME_WORK });
+            match (open, disposed.settled) {
+                // Not the one that took too long.
+                (Some(_), _) => self.break_off(now, slot, &disposed, open),
+                (None, false) => {}
+                (None, true) if involved => self.dispose_in_transaction(now, slot, &disposed, said),
+                (None, true) => self.dispose_plainly(now, slot, &disposed, said),
             }
         }
     }
@@ -201,9 +204,10 @@ impl Shard {
         let Disposed { link, delivery_id, token, settled } = *disposed;
         if settled {
             // It has no other way back.
+            let key = (link, delivery_id);
             if let Some(transactions) = self.transactions(slot) {
-                transactions.noted.remove(&(link, delivery_id));
-                transactions.forget_acquired((link, delivery_id));
+                transactions.forget_acquired(key);
+                transactions.withdraw_noted(key);
             }
             self.count_settled(slot, link);
             let outcome = Outcome::Modified { delivery_failed: true, undeliverable_here: false };
@@ -232,7 +236,10 @@ impl Shard {
         let transaction = TransactionKey { connection: connection.id, number };
         let retirement = Retirement { transaction, failed_if_rolled_back: fails(default_outcome) };
         let kept = connection.transactions.as_deref_mut().and_then(|transactions| transactions.find(number));
-        let annotations = kept.and_then(|kept| kept.keep_annotations(said.annotations));
+        let annotations = kept.and_then(|kept| {
+            kept.count_outcome();
+            kept.keep_annotations(said.annotations)
+        });
         let settlement = Settlement {
             consumer,
             place: written.place,
@@ -315,7 +322,7 @@ impl Shard {
         let transactions = connection.transactions.as_deref_mut();
         let closed = transactions.as_ref().map_or(UNKNOWN_TRANSACTION, |all| all.why_not_open(&id));
         let open = transactions.and_then(|transactions| transactions.open(&id));
-        let (condition, description) = match open {
+        let error = match open {
             Some(transaction) if !browse => {
                 transaction.acquires_on(link);
                 let number = transaction.number;
@@ -327,10 +334,40 @@ impl Shard {
             Some(_) => ("amqp:not-implemented", "a browser does not acquire what it is sent"),
             None => closed,
         };
+        self.detach_acquirer(now, slot, link, error);
+        false
+    }
+
+    /// Links that acquire in a transaction now.
+    pub(crate) fn acquirers_of(&mut self, slot: ConnectionSlot, number: u32) -> Vec<LinkId> {
+        let Some(connection) = self.connections.get_mut(slot) else { return Vec::new() };
+        let transaction = connection.transactions.as_deref_mut().and_then(|list| list.find(number));
+        let mut acquirers = transaction.map(|it| it.acquirers.clone()).unwrap_or_default();
+        acquirers.retain(|link| {
+            connection.consumer_mut(*link).is_some_and(|consumer| consumer.transaction == Some(number))
+        });
+        acquirers
+    }
+
+    /// The transaction that these links acquired in took too long, and the peer does not know: what it granted for that one would be
+    /// used up outside of any, and on a link that sends settled that could not be taken back.
+    pub(crate) fn detach_acquirers(&mut self, now: u64, slot: ConnectionSlot, acquirers: &[LinkId]) {
+        for link in acquirers {
+            self.detach_acquirer(now, slot, *link, TIMED_OUT);
+        }
+    }
+
+    fn detach_acquirer(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkId,
+        (condition, description): (&str, &str),
+    ) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));
         self.unbind(now, slot, link);
         self.touch(slot);
-        false
     }
 
     /// A link that has been sent all that its transaction may acquire ends, and the transaction can only roll back.
@@ -342,11 +379,8 @@ impl Shard {
         };
         if transactions.has_acquired_all(number) {
             transactions.fail(number, Failure::TooLarge);
-            let condition = "amqp:resource-limit-exceeded";
             let description = "too many deliveries without an outcome in one transaction";
-            connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));
-            self.unbind(now, slot, link);
-            self.touch(slot);
+            self.detach_acquirer(now, slot, link, ("amqp:resource-limit-exceeded", description));
         }
     }
 

@@ -10,11 +10,11 @@ use corelane_wire::amqp10::{DeliveryState, Encode, Map, Outcome};
 use crate::Shard;
 use crate::connection::{ConsumerAt, Link};
 use crate::event::ConnectionSlot;
+use crate::failure::Failure;
 use crate::limits::UNSETTLED_OUTCOME_WORK;
 use crate::mail::{Ending, LinkRef, Mail, Renewal, Settlement, UNKNOWN_TRANSACTION};
 use crate::retiring::Said;
 use crate::statistics::since_stamp;
-use crate::transaction::Failure;
 
 impl Shard {
     pub(crate) fn on_disposition(

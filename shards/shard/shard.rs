@@ -9,7 +9,7 @@
 //! - a connection that was changed is on the list `touched` until the turn is finished.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ use crate::dead_letters::DeadLetterOnItsWay;
 use crate::destinations::Destinations;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
+use crate::failure::Failure;
 use crate::home::home_shard;
 use crate::limits::{CIRCLE_WARNINGS_MAX, DROP_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX};
 use crate::mail::{ConnectionId, Mail};
@@ -37,7 +38,6 @@ use crate::queues::{Queues, is_ours};
 use crate::statistics::Statistics;
 use crate::target::HomeTargets;
 use crate::topology::Topology;
-use crate::transaction::Failure;
 use crate::turn::TurnLine;
 use crate::warnings::Warnings;
 
@@ -107,8 +107,8 @@ pub struct Shard {
     pub(crate) targets: HomeTargets,
     pub(crate) participations: Participations,
     pub(crate) transaction_timeout_us: u64,
-    /// When to look whether one of a connection's transactions takes too long.
-    pub(crate) transaction_deadlines: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// When to look whether one of a connection's transactions takes too long: one for each connection that is there, at most.
+    pub(crate) transaction_deadlines: BTreeSet<(u64, ConnectionSlot)>,
     /// Links with a consumer elsewhere whose home is to be told something when the turn ends.
     pub(crate) targets_due: Vec<(ConnectionSlot, LinkId)>,
     /// Links with a delivery written in part that can go on.
@@ -192,7 +192,7 @@ impl Shard {
             targets: HomeTargets::new(),
             participations: Participations::default(),
             transaction_timeout_us: config.transaction_timeout_us,
-            transaction_deadlines: BinaryHeap::new(),
+            transaction_deadlines: BTreeSet::new(),
             targets_due: Vec::new(),
             continuing: VecDeque::new(),
             waiting_for_others: VecDeque::new(),
@@ -301,6 +301,11 @@ impl Shard {
     /// What a turn is bounded by ([`TURN_WORK_MAX`](crate::limits::TURN_WORK_MAX)), since the shard began.
     pub fn work(&self) -> u64 {
         self.turn.work(&self.engine)
+    }
+
+    /// Connections of which it will be looked whether a transaction has taken too long.
+    pub fn watched_count(&self) -> usize {
+        self.transaction_deadlines.len()
     }
 
     /// Bytes of memory that messages are counted with.
@@ -437,7 +442,7 @@ impl Shard {
         let waits = self.waiting_for_others.front().map(|(deadline, _)| *deadline);
         let idle = self.queues.next_deadline();
         let questions = self.management.next_deadline();
-        let transactions = self.transaction_deadlines.peek().map(|Reverse((deadline, ..))| *deadline);
+        let transactions = self.transaction_deadlines.first().map(|(deadline, _)| *deadline);
         [connections, targets, waits, idle, questions, transactions, self.engine.next_deadline()]
             .into_iter()
             .flatten()

@@ -9,7 +9,8 @@
 //! - *deciding*: all can: it commits, otherwise it rolls back. The homes are told, and when all have done it the peer is.
 //!
 //! A transaction that has had work for longer than the shard's time-out is rolled back, so that a client that sleeps holds nothing for
-//! ever. One without work holds nothing and may stay open; clients open the next one long before they need it.
+//! ever. One without work holds nothing and may stay open; clients open the next one long before they need it. The peer hears of it
+//! when it discharges the transaction, or names it; until then links on which it acquires would go on outside of any, so these end.
 //!
 //! When the connection is lost, its transactions are rolled back without waiting: the homes are told how much work to wait for.
 //!
@@ -22,7 +23,6 @@
 //!
 //! Left out: the messages on the coordinator's link (`coordinator`), and what a shard does for others (`participant`).
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use corelane_engine::{Acquisition, ConsumerId, Outcome, Place};
@@ -33,6 +33,7 @@ use hashbrown::HashMap;
 use crate::Shard;
 use crate::connection::Connection;
 use crate::event::ConnectionSlot;
+use crate::failure::Failure;
 use crate::limits::{
     TRANSACTION_ACQUIRED_MAX, TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_WORK_MAX, TRANSACTIONS_MAX,
 };
@@ -49,8 +50,8 @@ pub(crate) struct Transactions {
     list: Vec<Transaction>,
     /// Those that took too long and were not discharged since, with the attachments they were declared on. The latest ones.
     timed_out: VecDeque<(u32, u32)>,
-    /// It will be looked whether one has taken too long.
-    watched: bool,
+    /// When it will be looked whether one has taken too long.
+    watched: Option<u64>,
     /// Deliveries with an outcome inside a transaction that the peer has not settled.
     pub(crate) noted: HashMap<DeliveryKey, Noted>,
     /// Deliveries that were sent inside a transaction and have no outcome, with that transaction.
@@ -98,6 +99,7 @@ pub(crate) struct Transaction {
     /// When the first piece of work came.
     began: Option<u64>,
     work: u32,
+    /// What it holds, as operators are told: messages, and outcomes of deliveries.
     messages: u32,
     outcomes: u32,
     annotation_bytes: usize,
@@ -161,53 +163,6 @@ pub(crate) struct Discharge {
     pub(crate) delivery_id: Option<u32>,
     /// It is to be rolled back.
     pub(crate) fail: bool,
-}
-
-/// Why a transaction cannot commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
-    Refused(PublishOutcome),
-    QueueGone,
-    Late,
-    TooLarge,
-    LinkEnded,
-    CoordinatorEnded,
-}
-
-impl Failure {
-    /// What the peer is told.
-    pub(crate) fn text(self) -> String {
-        match self {
-            Failure::Refused(outcome) => {
-                let (condition, description) = outcome.error();
-                format!("rolled back: a message was refused with {condition}, {description}")
-            }
-            Failure::QueueGone => "rolled back: a queue it is about was deleted".to_owned(),
-            Failure::Late => {
-                "rolled back: a delivery settled in it had gone back to its queue before".to_owned()
-            }
-            Failure::TooLarge => {
-                format!(
-                    "rolled back: it has more than {TRANSACTION_WORK_MAX} pieces of work, or {TRANSACTION_ACQUIRED_MAX} \
-                     deliveries without an outcome, or its outcomes more than {TRANSACTION_ANNOTATIONS_BYTES_MAX} bytes of annotations"
-                )
-            }
-            Failure::LinkEnded => {
-                "rolled back: the link of a delivery that has an outcome in it ended".to_owned()
-            }
-            Failure::CoordinatorEnded => "rolled back: the coordinator's link ended".to_owned(),
-        }
-    }
-}
-
-impl Vote {
-    fn failure(self) -> Option<Failure> {
-        match self {
-            Vote::Yes => None,
-            Vote::Late => Some(Failure::Late),
-            Vote::QueueGone => Some(Failure::QueueGone),
-        }
-    }
 }
 
 /// The id that a peer knows a transaction by.
@@ -305,15 +260,33 @@ impl Transactions {
         self.noted.contains_key(&key) || self.acquired.contains_key(&key)
     }
 
+    /// The open transaction that a delivery belongs to.
+    pub(crate) fn open_of(&self, key: DeliveryKey) -> Option<u32> {
+        let acquired = self.acquired.get(&key).map(|acquired| acquired.transaction);
+        let bound = acquired.or_else(|| self.noted.get(&key).map(|noted| noted.transaction));
+        bound.filter(|number| self.is_open(*number))
+    }
+
     pub(crate) fn note(&mut self, now: u64, key: DeliveryKey, noted: Noted) {
         let number = noted.transaction;
-        if self.noted.insert(key, noted).is_none_or(|before| before.transaction != number)
-            && let Some(transaction) = self.find(number)
-        {
+        let before = self.withdraw_noted(key);
+        self.noted.insert(key, noted);
+        let Some(transaction) = self.find(number) else { return };
+        transaction.count_outcome();
+        if before.is_none_or(|before| before.transaction != number) {
             transaction.noted.push(key);
             transaction.begin(now);
             transaction.work += 1;
         }
+    }
+
+    /// An outcome that was noted is not any more: the delivery has another one, or is not its consumer's.
+    pub(crate) fn withdraw_noted(&mut self, key: DeliveryKey) -> Option<Noted> {
+        let noted = self.noted.remove(&key)?;
+        if let Some(transaction) = self.find(noted.transaction) {
+            transaction.outcomes = transaction.outcomes.saturating_sub(1);
+        }
+        Some(noted)
     }
 
     pub(crate) fn note_acquired(&mut self, now: u64, key: DeliveryKey, acquired: Acquired) {
@@ -371,6 +344,7 @@ impl Transactions {
         noted.retain(|(of, _), noted| {
             let ends = *of == link;
             if ends && let Some(transaction) = list.iter_mut().find(|t| t.number == noted.transaction) {
+                transaction.outcomes = transaction.outcomes.saturating_sub(1);
                 transaction.failure.get_or_insert(failure);
             }
             !ends
@@ -396,9 +370,9 @@ impl Transaction {
         self.began.get_or_insert(now);
     }
 
-    /// An outcome was said in it.
+    /// It holds one more outcome.
     pub(crate) fn count_outcome(&mut self) {
-        self.outcomes = self.outcomes.saturating_add(1);
+        self.outcomes += 1;
     }
 
     /// Whether one more piece of work is taken.
@@ -461,8 +435,16 @@ impl Shard {
         if !transaction.has_room() {
             return Err(PublishOutcome::TransactionFull);
         }
-        transaction.messages += 1;
         Ok(transaction.number)
+    }
+
+    /// The transaction of a message, if it has one, holds that now.
+    pub(crate) fn count_message(&mut self, slot: ConnectionSlot, number: Option<u32>) {
+        let Some(number) = number else { return };
+        let transaction = self.transactions(slot).and_then(|transactions| transactions.find(number));
+        if let Some(transaction) = transaction {
+            transaction.messages += 1;
+        }
     }
 
     /// A piece of work goes to this shard; others answer it.
@@ -559,22 +541,22 @@ impl Shard {
         let deadline = now.saturating_add(self.transaction_timeout_us);
         if self.transaction_timeout_us > 0
             && let Some(transactions) = self.transactions(slot)
-            && !std::mem::replace(&mut transactions.watched, true)
+            && transactions.watched.is_none()
         {
-            self.transaction_deadlines.push(Reverse((deadline, slot.index, slot.generation)));
+            transactions.watched = Some(deadline);
+            self.transaction_deadlines.insert((deadline, slot));
         }
     }
 
     /// Rolls back the transactions that have had work for too long.
     pub(crate) fn end_slow_transactions(&mut self, now: u64) {
         let timeout = self.transaction_timeout_us;
-        while let Some(&Reverse((deadline, index, generation))) = self.transaction_deadlines.peek()
+        while let Some(&(deadline, slot)) = self.transaction_deadlines.first()
             && deadline <= now
         {
-            self.transaction_deadlines.pop();
-            let slot = ConnectionSlot { index, generation };
+            self.transaction_deadlines.pop_first();
             let Some(transactions) = self.transactions(slot) else { continue };
-            transactions.watched = false;
+            transactions.watched = None;
             let mut slow = Vec::new();
             let mut earliest = None;
             for transaction in &transactions.list {
@@ -592,14 +574,14 @@ impl Shard {
             transactions.timed_out.extend(&slow);
             let too_many = transactions.timed_out.len().saturating_sub(TRANSACTIONS_MAX);
             transactions.timed_out.drain(..too_many);
-            if let Some(deadline) = earliest {
-                transactions.watched = true;
-                self.transaction_deadlines.push(Reverse((deadline, index, generation)));
-            }
+            transactions.watched = earliest;
+            self.transaction_deadlines.extend(earliest.map(|deadline| (deadline, slot)));
             for (number, _) in slow {
                 self.counters.transactions_timed_out += 1;
                 self.warn_of_slow(now, slot, number);
+                let acquirers = self.acquirers_of(slot, number);
                 self.end_transaction(now, slot, number, Discharge { delivery_id: None, fail: true });
+                self.detach_acquirers(now, slot, &acquirers);
             }
         }
     }
@@ -622,6 +604,9 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let connection_id = connection.id;
         let Some(transactions) = connection.transactions.take() else { return };
+        if let Some(deadline) = transactions.watched {
+            self.transaction_deadlines.remove(&(deadline, slot));
+        }
         for transaction in transactions.list {
             match transaction.phase {
                 Phase::Open | Phase::Gathering(_) | Phase::Preparing { alone: false, .. } => {}

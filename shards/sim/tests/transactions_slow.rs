@@ -2,7 +2,7 @@
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_sim::{Item, Operator, ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
-use corelane_wire::amqp10::{Outcome, Value};
+use corelane_wire::amqp10::{DeliveryState, Outcome, Value};
 
 const SECOND: u64 = 1_000_000;
 const TIMEOUT: u64 = 100 * SECOND;
@@ -74,6 +74,16 @@ impl Stage {
         self.world.clients[self.client].received.last().expect("there is one").delivery_id
     }
 
+    fn credit_in(&mut self, number: u32, credit: u32) {
+        self.world.clients[self.client].credit_in(self.receiver, number, credit);
+        self.world.run();
+    }
+
+    fn settle_plainly(&mut self, delivery: u32, state: &DeliveryState<'_>) {
+        self.world.clients[self.client].settle(self.receiver, delivery, state);
+        self.world.run();
+    }
+
     fn settle_in(&mut self, number: u32, delivery: u32) {
         self.world.clients[self.client].settle_in(self.receiver, delivery, number, ACCEPTED);
         self.world.run();
@@ -94,6 +104,24 @@ impl Stage {
     fn timed_out(&self) -> u64 {
         self.world.shards.iter().map(|shard| shard.counters().transactions_timed_out).sum()
     }
+}
+
+fn second() -> ReceiverOptions {
+    ReceiverOptions { settles_second: true, ..ReceiverOptions::default() }
+}
+
+/// Open transactions of the client, and what the oldest of them has held for how long.
+fn told(stage: &mut Stage, operator: &mut Operator) -> String {
+    let about = [("entityType", Value::String("connection")), ("pattern", Value::String("teller"))];
+    let names = [
+        "transactions",
+        "oldest-transaction-us",
+        "oldest-transaction-messages",
+        "oldest-transaction-outcomes",
+    ];
+    let asked = [("attributeNames", Item::Texts(&names))];
+    let rows = operator.ask(&mut stage.world, "QUERY", ("", ""), &about, &asked);
+    rows.at("results")
 }
 
 #[test]
@@ -160,14 +188,12 @@ fn who_takes_no_rejections_is_told_by_the_end_of_the_link() {
 #[test]
 fn what_is_noted_or_acquired_counts_from_then_on() {
     for acquires in [false, true] {
-        let options = ReceiverOptions { settles_second: true, ..ReceiverOptions::default() };
-        let mut stage = Stage::with(2, TIMEOUT, &[], &options);
+        let mut stage = Stage::with(2, TIMEOUT, &[], &second());
         let number = stage.declare();
         stage.world.advance(10 * TIMEOUT);
         assert_eq!(stage.timed_out(), 0, "without work it holds nothing");
         if acquires {
-            stage.world.clients[stage.client].credit_in(stage.receiver, number, 1);
-            stage.world.run();
+            stage.credit_in(number, 1);
         } else {
             let delivery = stage.receive();
             stage.settle_in(number, delivery);
@@ -233,16 +259,7 @@ fn an_operator_sees_what_transactions_hold() {
     let mut stage = Stage::new(2, TIMEOUT, &[]);
     let mut operator = Operator::new(&mut stage.world, 1);
     let mut check = |stage: &mut Stage, expect: &str| {
-        let about = [("entityType", Value::String("connection")), ("pattern", Value::String("teller"))];
-        let names = [
-            "transactions",
-            "oldest-transaction-us",
-            "oldest-transaction-messages",
-            "oldest-transaction-outcomes",
-        ];
-        let asked = [("attributeNames", Item::Texts(&names))];
-        let rows = operator.ask(&mut stage.world, "QUERY", ("", ""), &about, &asked);
-        assert_eq!(rows.at("results"), format!("[{expect}]"));
+        assert_eq!(told(stage, &mut operator), format!("[{expect}]"));
     };
     check(&mut stage, "[0, null, null, null]");
     let [first, second] = [0; 2].map(|_| stage.declare());
@@ -259,4 +276,136 @@ fn an_operator_sees_what_transactions_hold() {
     check(&mut stage, "[1, 1000000, 1, 0]");
     stage.discharge(first, true);
     check(&mut stage, "[0, null, null, null]");
+}
+
+/// What a message was refused for is not held, and an outcome that is said twice is one.
+#[test]
+fn an_operator_sees_no_more_than_they_hold() {
+    let mut stage = Stage::with(2, TIMEOUT, &[], &second());
+    let mut operator = Operator::new(&mut stage.world, 1);
+    let mut check = |stage: &mut Stage, expect: &str| {
+        assert_eq!(told(stage, &mut operator), format!("[{expect}]"));
+    };
+    let number = stage.declare();
+    stage.world.clients[stage.client].send_bytes_in(stage.sender, number, b"no message");
+    stage.world.run();
+    check(&mut stage, "[1, null, null, null]");
+    let delivery = stage.receive();
+    for _ in 0..2 {
+        stage.settle_in(number, delivery);
+        check(&mut stage, "[1, 0, 0, 1]");
+    }
+    stage.settle_plainly(delivery, &DeliveryState::Released);
+    check(&mut stage, "[1, 0, 0, 0]");
+
+    // A message for a topic is one, on however many shards its subscriptions are.
+    for shard in 0..2 {
+        let subscriber = stage.world.connect(shard);
+        let options = ReceiverOptions::default();
+        stage.world.clients[subscriber].attach_receiver("news", "topic://news", &options);
+    }
+    let client = &mut stage.world.clients[stage.client];
+    let sender = client.attach_sender("news", "topic://news", &SenderOptions::default());
+    stage.world.run();
+    stage.world.clients[stage.client].send_in(sender, number, "for all");
+    stage.world.run();
+    check(&mut stage, "[1, 0, 1, 0]");
+}
+
+/// The peer does not know yet that it is over. What it granted inside is not used outside: sent settled, it could not come back.
+#[test]
+fn links_that_acquire_in_it_end_with_it() {
+    for shards in [1, 2] {
+        for presettled in [false, true] {
+            let options = ReceiverOptions { presettled, ..ReceiverOptions::default() };
+            let mut stage = Stage::with(shards, TIMEOUT, &[], &options);
+            let number = stage.declare();
+            stage.credit_in(number, 3);
+            assert_eq!(stage.world.clients[stage.client].received.len(), 1);
+            stage.world.advance(TIMEOUT);
+            assert_eq!(stage.depth(), [1, 0, 0, 1], "{shards} shards, settled {presettled}");
+            let timeout = Some("amqp:transaction:timeout".to_owned());
+            assert_eq!(stage.detached(), [(stage.receiver, timeout)]);
+            stage.world.clients[stage.client].send(stage.sender, "next");
+            stage.world.run();
+            assert_eq!(stage.world.clients[stage.client].received.len(), 1);
+            assert_eq!(stage.discharge(number, false), "rejected amqp:transaction:timeout");
+            assert_eq!(stage.depth(), [2, 0, 0, 2]);
+        }
+    }
+}
+
+/// While the roll-back waits for a shard, the peer says again what it has not settled: that is still its consumer's afterwards.
+#[test]
+fn what_is_not_settled_waits_for_the_roll_back() {
+    let mut stage = Stage::with(2, TIMEOUT, &[], &second());
+    let number = stage.declare();
+    let delivery = stage.receive();
+    stage.settle_in(number, delivery);
+    stage.world.stall(1, true);
+    stage.send_in(number, "waits");
+    stage.world.advance(TIMEOUT);
+    stage.settle_in(number, delivery);
+    stage.world.stall(1, false);
+    stage.world.run();
+    assert_eq!((stage.timed_out(), stage.depth()), (1, [1, 0, 0, 0]));
+    stage.settle_plainly(delivery, &DeliveryState::Accepted);
+    assert_eq!(stage.depth(), [0, 0, 0, 0]);
+}
+
+/// The same of one that was sent inside the transaction, on a link that has left it since: it goes back, and the peer hears of it.
+#[test]
+fn what_was_acquired_goes_back_with_the_roll_back() {
+    let mut stage = Stage::with(2, TIMEOUT, &[], &second());
+    let [number, other] = [0; 2].map(|_| stage.declare());
+    stage.credit_in(number, 1);
+    stage.credit_in(other, 0);
+    let delivery = stage.world.clients[stage.client].received[0].delivery_id;
+    stage.world.stall(1, true);
+    stage.send_in(number, "waits");
+    stage.world.advance(TIMEOUT);
+    stage.settle_in(number, delivery);
+    stage.world.stall(1, false);
+    stage.world.run();
+    assert_eq!((stage.timed_out(), stage.depth()), (1, [1, 0, 0, 1]));
+    assert!(!stage.world.clients[stage.client].is_unsettled(stage.receiver, delivery));
+    assert_eq!(stage.detached(), []);
+}
+
+/// A delivery that has an outcome in an open transaction is not taken out of that behind the peer's back.
+#[test]
+fn an_outcome_in_it_breaks_the_transaction_that_the_delivery_is_in() {
+    let mut stage = Stage::with(2, TIMEOUT, &[], &second());
+    let late = stage.declare();
+    stage.send_in(late, "posted");
+    stage.world.advance(TIMEOUT);
+    let other = stage.declare();
+    let delivery = stage.receive();
+    stage.settle_in(other, delivery);
+    stage.settle_in(late, delivery);
+    let rollback = Some("amqp:transaction:rollback".to_owned());
+    assert_eq!(stage.detached(), [(stage.coordinator, rollback)]);
+    assert_eq!(stage.depth(), [1, 0, 0, 0]);
+    stage.settle_plainly(delivery, &DeliveryState::Accepted);
+    assert_eq!(stage.depth(), [0, 0, 0, 0]);
+}
+
+#[test]
+fn connections_that_are_gone_are_not_watched() {
+    let mut stage = Stage::new(1, TIMEOUT, &[]);
+    for closes in [false, true] {
+        let client = stage.world.connect(0);
+        let coordinator = stage.world.clients[client].attach_coordinator("txn", &[]);
+        stage.world.run();
+        stage.world.clients[client].declare(coordinator);
+        stage.world.run();
+        assert_eq!(stage.world.shards[0].watched_count(), 1);
+        if closes {
+            stage.world.clients[client].close();
+        } else {
+            stage.world.kill(client);
+        }
+        stage.world.run();
+        assert_eq!(stage.world.shards[0].watched_count(), 0, "closes: {closes}");
+    }
 }
