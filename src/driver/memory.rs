@@ -16,6 +16,8 @@ pub(super) struct Tidy {
     due: Option<u64>,
     /// So many times since something has happened.
     rounds: u32,
+    /// When the shard's next timer is due.
+    timer: Option<u64>,
 }
 
 impl Tidy {
@@ -23,6 +25,14 @@ impl Tidy {
     pub(super) fn note_work(&mut self, now: u64) {
         self.rounds = 0;
         self.due.get_or_insert(now + TIDY_PERIOD_US);
+    }
+
+    /// A turn is over. Timers free memory, too, and nobody else hears of them.
+    pub(super) fn end_turn(&mut self, now: u64, busy: bool, next_timer: Option<u64>) {
+        let ran = std::mem::replace(&mut self.timer, next_timer).is_some_and(|timer| timer <= now);
+        if busy || ran {
+            self.note_work(now);
+        }
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {
@@ -67,6 +77,19 @@ mod tests {
             assert_eq!(tidy.next_deadline(), None);
             assert!(!tidy.take_due(u64::MAX));
         }
+    }
+
+    #[test]
+    fn timers_that_run_are_work() {
+        let mut tidy = Tidy::default();
+        tidy.end_turn(0, false, Some(1_000));
+        tidy.end_turn(999, false, Some(1_000));
+        assert_eq!(tidy.next_deadline(), None);
+        tidy.end_turn(1_000, false, Some(5_000));
+        assert_eq!(tidy.next_deadline(), Some(1_000 + TIDY_PERIOD_US));
+        let mut tidy = Tidy::default();
+        tidy.end_turn(1_000, true, None);
+        assert_eq!(tidy.next_deadline(), Some(1_000 + TIDY_PERIOD_US));
     }
 
     #[test]

@@ -610,8 +610,8 @@ impl<S: Service> Pump<S> {
     // Waiting.
 
     fn idle(&mut self, busy: bool, now: u64, turn: Turn) -> io::Result<()> {
+        self.tidy.end_turn(now, busy, turn.next_deadline);
         if busy || self.exit {
-            self.tidy.note_work(now);
             return self.ring.submit();
         }
         if self.tidy.take_due(now) {
