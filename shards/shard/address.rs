@@ -54,6 +54,14 @@ impl<'a> Address<'a> {
     }
 }
 
+/// Whether an address is that of a queue, if it is not a topic's by the rules.
+pub(crate) fn names_queue(address: &str, queue: &str) -> bool {
+    match Address::parse(address) {
+        Address::Name(name) | Address::Queue(name) => name == queue,
+        Address::Topic(_) | Address::Unsupported | Address::Invalid => false,
+    }
+}
+
 /// Whether a topic's name is one that can be subscribed to.
 pub(crate) fn is_topic_pattern(name: &str) -> bool {
     is_pattern_valid(name)

@@ -4,14 +4,16 @@
 //! - rules that passed [`check`] contradict each other for no name at all, wildcards included: two rules that match a name in
 //!   common are looked at for the names they have in common;
 //! - a contradiction names the patterns, the properties, why they do not go together, and what to do instead;
-//! - the dead letters of no queue come back to it by the rules alone.
+//! - the dead letters of no queue come back to it by the rules alone, or go over too many stops.
 //!
-//! Left out: values that are wrong by themselves (`properties`). Where dead letters go by what single queues were given is known at
-//! their homes (`dead_letter_paths`).
+//! Left out: values that are wrong by themselves (`properties`), and where dead letters go by what single queues were given
+//! (`dead_letter_paths`).
 
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::address::names_queue;
+use crate::dead_letter_paths::{DeadLetterPath, Stop, next_stop};
 use crate::destinations::{DestinationRule, Destinations, OverflowRule, merge, pattern_matches};
 
 /// Rules that do not go together.
@@ -131,7 +133,7 @@ pub fn check_overrides(
     if overrides.overflow.is_some() {
         check_overflow(&merged, &[])?;
     }
-    if overrides.dead_letter.as_deref() == Some(queue) {
+    if overrides.dead_letter.as_deref().is_some_and(|to| names_queue(to, queue)) {
         let reason = "its dead letters would come back to it; allowed: another queue, or \"none\"";
         return Err(contradiction(&merged, format!("dead-letter is the queue itself: {reason}")));
     }
@@ -187,40 +189,33 @@ fn check_pairs(rules: &[DestinationRule]) -> Result<(), Contradiction> {
     Ok(())
 }
 
-/// Follows the dead letters of every queue that gets some. A circle consists of such queues alone.
+/// Follows the dead letters of whatever gets some. A circle consists of such stops alone.
 fn check_dead_letters(destinations: &Destinations) -> Result<(), Contradiction> {
-    let named = |name: &str| {
-        let rule = destinations.rules().iter().find(|rule| rule.pattern == name);
-        rule.is_some_and(|rule| rule.dead_letter.as_deref() == Some(name))
-    };
-    let targets: BTreeSet<&str> =
-        destinations.rules().iter().filter_map(|rule| rule.dead_letter.as_deref()).collect();
-    for first in targets.into_iter().filter(|name| !name.is_empty()) {
-        let mut path = vec![first.to_owned()];
-        loop {
-            let name = &path[path.len() - 1];
-            let next = destinations.merged(name, None).dead_letter.filter(|next| !next.is_empty());
-            let next = next.map(String::from).or_else(|| named(name).then(|| name.clone()));
-            let Some(next) = next else { break };
-            let circles = next == first;
-            let known = path.contains(&next);
-            path.push(next);
-            if circles {
-                let rule = destinations
-                    .rules()
-                    .iter()
-                    .rfind(|rule| pattern_matches(&rule.pattern, first) && rule.dead_letter.is_some());
-                let pattern = rule.map_or(first, |rule| &rule.pattern).to_owned();
-                let reason = format!(
-                    "destination {pattern:?}: dead-letter goes round in a circle: {}; allowed: queues whose own dead letters \
-                     lead elsewhere or nowhere (dead-letter = \"none\")",
-                    path.join(" -> ")
-                );
-                return Err(Contradiction { pattern, reason });
-            }
-            if known {
-                break;
-            }
+    let mut firsts = BTreeSet::new();
+    for rule in destinations.rules() {
+        let Some(to) = rule.dead_letter.as_deref().filter(|to| !to.is_empty()) else { continue };
+        firsts.insert(Stop::at(destinations, to));
+        // Merged, it would be none.
+        if names_queue(to, &rule.pattern) {
+            let itself = Stop::Queue(rule.pattern.as_str().into());
+            let refused = DeadLetterPath::from(itself.clone()).go_on(itself).map(drop);
+            refused.map_err(|why| contradiction(rule, why))?;
+        }
+    }
+    for first in firsts {
+        let mut path = DeadLetterPath::from(first.clone());
+        let mut next = next_stop(destinations, first.name(), None);
+        while let Some(stop) = next {
+            next = match path.go_on(stop) {
+                Ok(stop) => stop.and_then(|stop| next_stop(destinations, stop.name(), None)),
+                Err(why) => {
+                    let says = |rule: &&DestinationRule| {
+                        rule.dead_letter.is_some() && pattern_matches(&rule.pattern, first.name())
+                    };
+                    let rule = destinations.rules().iter().rfind(says).cloned().unwrap_or_default();
+                    return Err(contradiction(&rule, why));
+                }
+            };
         }
     }
     Ok(())
@@ -253,6 +248,7 @@ fn common(a: &str, b: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::DEAD_LETTER_STOPS_MAX;
     use crate::properties::{PropertyValue, set};
 
     /// Rules written as `pattern: name=value name=value`, values as they would be in a file.
@@ -319,11 +315,29 @@ mod tests {
     fn dead_letters_do_not_come_back() {
         contradict(&["a: dead-letter=a"], &["a -> a", "circle"]);
         contradict(&["a: dead-letter=b", "b: dead-letter=a"], &["a -> b -> a"]);
+        contradict(&["a: dead-letter=/queues/a"], &["a -> a"]);
+        contradict(&["a: dead-letter=/queues/b", "b: dead-letter=queue://a"], &["a -> b -> a"]);
+        contradict(&["a: dead-letter=topic://b", "b: dead-letter=/queues/a"], &["a -> topic://b -> a"]);
+        contradict(&["b: dead-letter=a topic=true", "a: dead-letter=b"], &["a -> topic://b -> a"]);
+        contradict(&["a: dead-letter=topic://b", ">: dead-letter=topic://b"], &["topic://b -> topic://b"]);
+        agree(&["a: dead-letter=queue://topic://a"]);
+        agree(&[">: dead-letter=/queues/dead"]);
         contradict(&["x.*: dead-letter=y.dead", "y.*: dead-letter=x.dead"], &["x.dead -> y.dead -> x.dead"]);
         contradict(&["a: dead-letter=b", "b: dead-letter=c", ">: dead-letter=b"], &["b -> c -> b"]);
         agree(&[">: dead-letter=dead"]);
         agree(&[">: dead-letter=dead", "dead: dead-letter=graveyard", "graveyard: dead-letter=none"]);
         contradict(&[">: dead-letter=dead", "dead: dead-letter=graveyard"], &["dead -> graveyard -> dead"]);
+    }
+
+    #[test]
+    fn dead_letters_do_not_go_for_ever() {
+        let lines = |count: usize| (0..count).map(|n| format!("q{n}: dead-letter=q{}", n + 1)).collect();
+        let check = |count: usize| {
+            let lines: Vec<String> = lines(count);
+            check(&rules(&lines.iter().map(String::as_str).collect::<Vec<_>>())).is_ok()
+        };
+        assert!(check(DEAD_LETTER_STOPS_MAX));
+        assert!(!check(DEAD_LETTER_STOPS_MAX + 1));
     }
 
     #[test]

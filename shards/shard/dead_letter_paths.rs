@@ -1,120 +1,133 @@
-//! Where do dead letters lead, queue after queue, and do they come back?
+//! Where do dead letters go from where they arrive, stop after stop, and do they come back?
 //!
-//! Rules are checked when they are read (`contradictions`). What queues are given while the broker runs is known at their homes alone,
-//! so a path is followed from home to home. Who changes where the dead letters of a queue go asks first, and is refused if they would
-//! come back ([`Shard::next_stop`], asked by `management`). What closes a circle in another way (rules that are read again, a queue
-//! with properties of its own that is deleted, two changes in the same moment) is followed by mail, and the log names the circle.
+//! Rules are checked when they are read (`contradictions`), by themselves. What queues were given while the broker runs is known at
+//! their homes alone: who gives one of them another dead-letter follows the way from home to home first (`management`). A circle that
+//! is closed in another way (rules that are read again, a queue with properties of its own that is deleted, two changes in the same
+//! moment) is found by the messages that come round in it (`dead_letters`).
 //!
 //! Invariants:
-//! - a path is followed by the rules of who began, so that shards that read them a moment later do not mislead it;
+//! - all of them go by [`Stop::at`] and [`next_stop`];
 //! - a path ends where it leads nowhere, where it meets itself, or after [`DEAD_LETTER_STOPS_MAX`] stops.
-//!
-//! Left out: what becomes of a message that comes round nevertheless (`dead_letters`).
 
-use std::sync::Arc;
-
-use corelane_mailbox::Lane;
+use std::fmt;
 
 use crate::Shard;
 use crate::address::Address;
 use crate::destinations::{DestinationRule, Destinations};
 use crate::limits::DEAD_LETTER_STOPS_MAX;
-use crate::mail::Mail;
 
-/// What a stop at a topic begins with: it is not at the queue of the same name.
-const TOPIC: &str = "topic://";
+/// Where dead letters arrive.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    Queue(Box<str>),
+    /// Its subscriptions, which are ruled by its name.
+    Topic(Box<str>),
+}
 
-/// The way that dead letters of a queue go.
+impl Stop {
+    /// What an address means. One that names nothing leads nowhere; `properties` takes none.
+    pub(crate) fn at(rules: &Destinations, address: &str) -> Stop {
+        match Address::parse(address) {
+            Address::Name(name) if rules.is_topic(&name) => Stop::Topic(name.into()),
+            Address::Topic(name) => Stop::Topic(name.into()),
+            Address::Name(name) | Address::Queue(name) => Stop::Queue(name.into()),
+            Address::Unsupported | Address::Invalid => Stop::Queue(address.into()),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Stop::Queue(name) | Stop::Topic(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Stop::Queue(_) => "",
+            Stop::Topic(_) => "topic://",
+        };
+        write!(formatter, "{kind}{}", self.name())
+    }
+}
+
+/// Where the dead letters of what is ruled by this name go. `overrides` stand above every rule.
+pub(crate) fn next_stop(
+    rules: &Destinations,
+    name: &str,
+    overrides: Option<&DestinationRule>,
+) -> Option<Stop> {
+    let dead_letter = rules.merged(name, overrides).dead_letter.filter(|to| !to.is_empty())?;
+    Some(Stop::at(rules, &dead_letter))
+}
+
+/// The way that dead letters go.
 #[derive(Debug)]
-pub struct DeadLetterPath {
-    stops: Vec<Box<str>>,
-    rules: Arc<Destinations>,
-}
+pub(crate) struct DeadLetterPath(Vec<Stop>);
 
-/// What the next stop makes of a path.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Onward {
-    /// It goes on there.
-    To,
-    /// It comes back to its beginning.
-    Circle,
-    /// It meets itself elsewhere, which is another queue's affair.
-    Elsewhere,
-    /// It has too many stops.
-    TooLong,
-}
+impl DeadLetterPath {
+    pub(crate) fn from(first: Stop) -> DeadLetterPath {
+        DeadLetterPath(vec![first])
+    }
 
-/// Adds a stop to a path.
-pub(crate) fn go_on(path: &mut Vec<Box<str>>, next: Box<str>) -> Onward {
-    let onward = match path.iter().position(|stop| *stop == next) {
-        Some(0) => Onward::Circle,
-        Some(_) => Onward::Elsewhere,
-        None if path.len() >= DEAD_LETTER_STOPS_MAX => Onward::TooLong,
-        None => Onward::To,
-    };
-    path.push(next);
-    onward
-}
-
-/// A path as people read it.
-pub(crate) fn show(path: &[Box<str>]) -> String {
-    path.join(" -> ")
+    /// Adds a stop. None: it meets itself elsewhere than at its beginning, which is another queue's affair. An error says why the way
+    /// cannot be.
+    pub(crate) fn go_on(&mut self, next: Stop) -> Result<Option<&Stop>, String> {
+        match self.0.iter().position(|stop| *stop == next) {
+            Some(0) => {
+                let stops: String = self.0.iter().map(|stop| format!("{stop} -> ")).collect();
+                Err(format!(
+                    "dead-letter goes round in a circle: {stops}{next}; allowed: queues whose own dead letters lead elsewhere or \
+                     nowhere (dead-letter = \"none\")"
+                ))
+            }
+            Some(_) => Ok(None),
+            None if self.0.len() >= DEAD_LETTER_STOPS_MAX => {
+                Err(format!("dead-letter leads over more than {DEAD_LETTER_STOPS_MAX} queues"))
+            }
+            None => {
+                self.0.push(next);
+                Ok(self.0.last())
+            }
+        }
+    }
 }
 
 impl Shard {
-    /// Where the dead letters of a stop go by these rules, and, if it is a queue of this shard, by what it was given. `overrides` are
-    /// to stand for that.
-    pub(crate) fn next_stop(
-        &self,
-        rules: &Destinations,
-        stop: &str,
-        overrides: Option<&DestinationRule>,
-    ) -> Option<Box<str>> {
-        let rule = match stop.strip_prefix(TOPIC) {
-            Some(topic) => rules.merged(topic, None),
-            None => {
-                let node = self.queues.find(stop).and_then(|queue| self.queues.get(queue));
-                let ruled_by = node.map_or(stop, |node| node.ruled_by());
-                rules.merged(ruled_by, overrides.or(node.and_then(|node| node.overrides())))
-            }
+    /// Where the dead letters of a stop go, by the rules and, if it is a queue of this shard, by what it was given.
+    pub(crate) fn next_stop(&self, stop: &Stop) -> Option<Stop> {
+        let node = match stop {
+            Stop::Queue(name) => self.queues.find(name).and_then(|queue| self.queues.get(queue)),
+            Stop::Topic(_) => None,
         };
-        match Address::parse(&rule.dead_letter?) {
-            Address::Name(name) if rules.is_topic(&name) => Some(format!("{TOPIC}{name}").into()),
-            Address::Topic(name) => Some(format!("{TOPIC}{name}").into()),
-            Address::Name(name) | Address::Queue(name) => Some(name.into()),
-            Address::Unsupported | Address::Invalid => None,
+        match node {
+            Some(node) => next_stop(&self.destinations, node.ruled_by(), node.overrides()),
+            None => next_stop(&self.destinations, stop.name(), None),
         }
     }
+}
 
-    /// Something has changed that may lead the dead letters of this queue in a circle: looks for it, and warns.
-    pub(crate) fn look_for_circle(&mut self, now: u64, queue: Box<str>) {
-        let path = DeadLetterPath { stops: vec![queue], rules: Arc::clone(&self.destinations) };
-        self.follow_dead_letters(now, path);
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Follows a path as far as it leads over queues of this shard.
-    pub(crate) fn follow_dead_letters(&mut self, now: u64, mut path: DeadLetterPath) {
-        while let Some(stop) = path.stops.last()
-            && let Some(next) = self.next_stop(&path.rules, stop, None)
-        {
-            let home = self.home_of(&next);
-            match go_on(&mut path.stops, next) {
-                Onward::To if home == self.index => {}
-                Onward::To => {
-                    self.post(home, Lane::Control, Mail::FollowDeadLetters(Box::new(path)));
-                    return;
-                }
-                Onward::Circle => {
-                    let stops = show(&path.stops);
-                    let text = format!(
-                        "dead-letter goes round in a circle, by what queues were given while the broker runs: {stops}; what comes \
-                         round without being rejected is dropped: change dead-letter of one of them"
-                    );
-                    self.circle_warnings.warn(now, &mut self.effects, |_| text);
-                    return;
-                }
-                Onward::Elsewhere | Onward::TooLong => return,
-            }
+    #[test]
+    fn a_queue_is_no_topic_of_the_same_name() {
+        let topic =
+            DestinationRule { pattern: "news".to_owned(), topic: Some(true), ..DestinationRule::default() };
+        let rules = Destinations::new(vec![topic], true);
+        let check = |address: &str, expect: Stop, shown: &str| {
+            let stop = Stop::at(&rules, address);
+            assert_eq!((&stop, stop.to_string().as_str()), (&expect, shown), "{address}");
+        };
+        for address in ["a", "queue://a", "/queues/a"] {
+            check(address, Stop::Queue("a".into()), "a");
         }
+        for address in ["news", "topic://news", "/topics/news"] {
+            check(address, Stop::Topic("news".into()), "topic://news");
+        }
+        check("queue://news", Stop::Queue("news".into()), "news");
+        check("queue://topic://news", Stop::Queue("topic://news".into()), "topic://news");
     }
 }

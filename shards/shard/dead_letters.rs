@@ -12,8 +12,8 @@
 //! Its time to live does not count any more: it would be expired where it arrives. An `expiration` of its new queue does.
 //!
 //! Invariants:
-//! - a message that comes to a queue where it has died before has been rejected by a consumer since: otherwise it is dropped, so
-//!   that queues whose dead letters lead to each other never send one round without end;
+//! - a message that goes round in a circle of queues is dropped, unless a consumer has rejected it in this round: queues whose dead
+//!   letters lead to each other never send one round without end. Whatever way does not come back is gone to its end;
 //! - a dead letter stays in the memory of its shard until there is room on its way, in the order in which they died.
 
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use corelane_engine::{DeadLetter, DeadLetterReason};
 use corelane_wire::amqp10::{ListWriter, MapWriter, Raw, Reader};
 
 use crate::Shard;
-use crate::limits::{DEATH_PATH_MAX, TURN_DEAD_LETTERS_MAX};
+use crate::dead_letter_paths::Stop;
+use crate::limits::{DEAD_LETTER_STOPS_KEPT, DEATH_PATH_MAX, TURN_DEAD_LETTERS_MAX};
 use crate::message::Message;
 
 /// A dead letter that knows where it goes.
@@ -37,30 +38,54 @@ pub(crate) struct DeadLetterOnItsWay {
 pub(crate) struct Deaths {
     count: u32,
     path: Vec<Box<str>>,
-    /// Those it has died in or was sent to since a consumer last rejected it.
-    unattended: Vec<Box<str>>,
+    /// Where it has died or was sent to since a consumer last rejected it.
+    unattended: Way,
+}
+
+/// Stops, as many of them as it takes to know a circle.
+#[derive(Clone, Debug, Default)]
+struct Way {
+    kept: Vec<Stop>,
+    length: u32,
+}
+
+impl Way {
+    fn has(&self, stop: &Stop) -> bool {
+        self.kept.contains(stop)
+    }
+
+    /// What is kept are the first stops, and whenever the way has become twice as long the next ones instead: at last they are on the
+    /// circle, if there is one, and are kept for longer than it takes to go round.
+    fn note(&mut self, stop: Stop) {
+        if self.has(&stop) {
+            return;
+        }
+        self.length = self.length.saturating_add(1);
+        if self.length as usize > DEAD_LETTER_STOPS_KEPT && self.length.is_power_of_two() {
+            self.kept.clear();
+        }
+        if self.kept.len() < DEAD_LETTER_STOPS_KEPT {
+            self.kept.push(stop);
+        }
+    }
 }
 
 impl Deaths {
-    /// One more. False: its next queue is one that it has been in since it was last rejected.
-    pub(crate) fn add(&mut self, queue: &str, reason: DeadLetterReason, to: &str) -> bool {
+    /// One more. False: it has been where it goes next since it was last rejected.
+    pub(crate) fn add(&mut self, queue: &str, reason: DeadLetterReason, to: Stop) -> bool {
         self.count = self.count.saturating_add(1);
         let is_known = self.path.iter().any(|known| **known == *queue);
         if !is_known && self.path.len() < DEATH_PATH_MAX {
             self.path.push(queue.into());
         }
         if reason == DeadLetterReason::Rejected {
-            self.unattended.clear();
+            self.unattended = Way::default();
             return true;
         }
-        // It may have been noted when it was sent there.
-        if !self.unattended.iter().any(|known| **known == *queue) {
-            self.unattended.push(queue.into());
-        }
-        let goes_on =
-            self.unattended.len() < DEATH_PATH_MAX && !self.unattended.iter().any(|known| **known == *to);
+        self.unattended.note(Stop::Queue(queue.into()));
+        let goes_on = !self.unattended.has(&to);
         // A topic is not where it will die next, so that it went there is noted now.
-        self.unattended.push(to.into());
+        self.unattended.note(to);
         goes_on
     }
 
@@ -126,7 +151,7 @@ impl Shard {
             };
             let to = Arc::clone(to);
             let counted = message.memory();
-            let goes_on = message.die(name, reason, &to);
+            let goes_on = message.die(name, reason, Stop::at(&self.destinations, &to));
             self.memory_used = self.memory_used - counted + message.memory();
             if goes_on {
                 self.counters.dead_letters.count(reason);
@@ -136,8 +161,9 @@ impl Shard {
             self.drop_warnings.warn(now, &mut self.effects, |more| {
                 let path = message.death_path();
                 format!(
-                    "a message that has died in {path} would go on to {to}, where it was before: dropped, and {more} others since \
-                     this was last said; the dead letters of these queues go round in a circle"
+                    "a message that has died in {name} would go on to {to}, where it was before: dropped, and {more} others since this \
+                     was last said; its dead letters go round in a circle (it has died in {path}): change dead-letter of one of these \
+                     queues"
                 )
             });
             self.forget(message);
@@ -156,7 +182,7 @@ mod tests {
         let mut goes_on = true;
         for (queue, reason, to) in deaths {
             assert!(goes_on, "it had been dropped before");
-            goes_on = state.add(queue, *reason, to);
+            goes_on = state.add(queue, *reason, Stop::Queue((*to).into()));
         }
         assert_eq!((goes_on, state.path.join(" ").as_str()), expect, "{deaths:?}");
         assert_eq!(state.count as usize, deaths.len());
@@ -176,15 +202,35 @@ mod tests {
         check(&[("a", Rejected, "b"), ("b", Expired, "a"), ("a", Expired, "b")], (false, "a b"));
     }
 
-    #[test]
-    fn so_many_deaths_in_a_row_are_taken_for_a_circle() {
-        let names: Vec<String> = (0..=DEATH_PATH_MAX).map(|n| n.to_string()).collect();
-        let deaths = |count: usize| {
-            let steps = names.windows(2).take(count);
-            steps.map(|pair| (&*pair[0], DeadLetterReason::Expired, &*pair[1])).collect::<Vec<_>>()
+    /// How often a message dies that goes over so many queues to a circle of so many; none: it is not taken for a circle.
+    fn deaths_until_cut(tail: usize, circle: usize) -> Option<usize> {
+        let mut state = Deaths::default();
+        let queue = |n: usize| if n < tail { n } else { tail + (n - tail) % circle };
+        let is_cut = |n: &usize| {
+            let to = Stop::Queue(queue(n + 1).to_string().into());
+            let goes_on = state.add(&queue(*n).to_string(), DeadLetterReason::Expired, to);
+            assert!(
+                state.path.len() <= DEATH_PATH_MAX && state.unattended.kept.len() <= DEAD_LETTER_STOPS_KEPT
+            );
+            !goes_on
         };
-        let path = |count: usize| names[..count].join(" ");
-        check(&deaths(DEATH_PATH_MAX - 1), (true, &path(DEATH_PATH_MAX - 1)));
-        check(&deaths(DEATH_PATH_MAX), (false, &path(DEATH_PATH_MAX)));
+        (0..10_000).find(is_cut).map(|n| n + 1)
+    }
+
+    #[test]
+    fn a_way_of_any_length_is_gone_to_its_end_and_a_circle_of_any_length_is_cut() {
+        assert_eq!(deaths_until_cut(0, usize::MAX), None);
+        for circle in 1..=DEAD_LETTER_STOPS_KEPT {
+            for tail in 0..=DEAD_LETTER_STOPS_KEPT - circle {
+                assert_eq!(deaths_until_cut(tail, circle), Some(tail + circle));
+            }
+        }
+        for circle in (1..200).step_by(17) {
+            for tail in (0..200).step_by(13) {
+                let count = deaths_until_cut(tail, circle).expect("it is cut");
+                let longest = tail.max(circle).max(DEAD_LETTER_STOPS_KEPT);
+                assert!((tail + circle..=4 * longest + circle).contains(&count), "{tail} {circle}: {count}");
+            }
+        }
     }
 }

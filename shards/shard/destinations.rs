@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use corelane_engine::{Dispatch, Overflow, Prefetch, QueueProperties, RedeliveryDelay};
 
+use crate::address::names_queue;
+
 /// Unsettled messages that a queue whose rules say `prefetch = 0`, with no parent that says more, allows a consumer.
 pub const PREFETCH_INHERITED: u32 = 5;
 
@@ -156,7 +158,7 @@ impl Destinations {
         let matching = self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, name));
         let mut merged = merge(matching.chain(overrides));
         // A rule for all queues is none for the one that it leads to.
-        if merged.dead_letter.as_deref() == Some(name) {
+        if merged.dead_letter.as_deref().is_some_and(|to| names_queue(to, name)) {
             merged.dead_letter = None;
         }
         merged.pattern = name.to_owned();

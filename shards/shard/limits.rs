@@ -51,17 +51,19 @@ pub const TURN_PRODUCERS_RELEASED_MAX: usize = 16;
 /// Dead letters sent on their way in one turn. More wait for the next.
 pub const TURN_DEAD_LETTERS_MAX: usize = 256;
 
-/// Queues that a message remembers to have died in. Of more it knows the first ones and how many deaths there were. So many deaths
-/// without a consumer's rejection between them are taken for a circle.
+/// Queues that a message remembers to have died in. Of more it knows the first ones and how many deaths there were.
 pub const DEATH_PATH_MAX: usize = 16;
 
-/// Queues that the way of dead letters leads over. A change that leads it over more is refused.
+/// Stops on its way at which a message is recognised when it comes back. Of a longer way it is now and then others: in a longer
+/// circle it may go round more than once.
+pub const DEAD_LETTER_STOPS_KEPT: usize = 16;
+
+/// Queues that the way of dead letters is followed over. A file or a change by which it would be more is refused.
 pub const DEAD_LETTER_STOPS_MAX: usize = 64;
 
-/// Warnings of messages dropped because they went round in a circle, of circles, and of transactions that took too long, in a period
-/// of so long. Others are left out.
+/// Warnings of messages dropped because they went round in a circle, and of transactions that took too long, in a period of so long.
+/// Others are left out.
 pub const DROP_WARNINGS_MAX: u32 = 1;
-pub const CIRCLE_WARNINGS_MAX: u32 = 16;
 pub const TRANSACTION_WARNINGS_MAX: u32 = 4;
 pub const WARNINGS_PERIOD_US: u64 = 10_000_000;
 

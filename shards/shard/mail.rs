@@ -9,7 +9,6 @@ use corelane_engine::{Acquisition, ConsumerId, Origin, Outcome, Place, QueueId};
 use corelane_protocol::amqp10::LinkId;
 
 use crate::connection::Connection;
-use crate::dead_letter_paths::DeadLetterPath;
 use crate::destinations::Destinations;
 use crate::event::{Peer, Socket};
 use crate::fan_out::Routed;
@@ -96,9 +95,6 @@ pub enum Mail {
 
     /// From the control thread: what destinations are like from now on.
     Destinations(Arc<Destinations>),
-
-    /// To a queue's home: where do dead letters that come to it go from there?
-    FollowDeadLetters(Box<DeadLetterPath>),
 
     /// To queues' home: messages of the broker's own making, in order.
     Forward(Vec<ForwardedMessage>),

@@ -11,6 +11,7 @@ use corelane_wire::amqp10::{
 
 use crate::body::Body;
 use crate::buffers::Buffers;
+use crate::dead_letter_paths::Stop;
 use crate::dead_letters::Deaths;
 use crate::limits::{ANNOTATION_PAIRS_MAX, ANNOTATIONS_BYTES_MAX};
 use crate::mail::DeliveryCounts;
@@ -237,9 +238,9 @@ impl Message {
         Some(key.into())
     }
 
-    /// Notes that it died in a queue, for itself and in its annotations: it may be counted with more than before. False: it goes round in a circle, as no consumer has
-    /// rejected it since it was last on its way to `to`.
-    pub(crate) fn die(&mut self, queue: &str, reason: DeadLetterReason, to: &str) -> bool {
+    /// Notes that it died in a queue, for itself and in its annotations: it may be counted with more than before. False: it goes round
+    /// in a circle, as no consumer has rejected it since it was last on its way to `to`.
+    pub(crate) fn die(&mut self, queue: &str, reason: DeadLetterReason, to: Stop) -> bool {
         let mut deaths = self.deaths.take().unwrap_or_default();
         let goes_on = deaths.add(queue, reason, to);
         let mut bytes = Vec::new();

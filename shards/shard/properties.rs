@@ -10,6 +10,7 @@
 use std::fmt;
 use std::fmt::Write;
 
+use crate::address::{Address, has_wildcards, is_topic_name};
 use crate::destinations::{DestinationRule, DispatchRule, OverflowRule, PrefetchRule, RedeliveryRule};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
 use crate::quantity::{duration_us, show_duration, show_size, size_bytes};
@@ -571,12 +572,16 @@ impl Property {
         Ok(RedeliveryRule { min_us, multiplier_permille, max_us })
     }
 
+    /// The address of a queue or a topic, or nothing. What it means hangs on the rules.
     fn name<'a>(&self, text: &'a str) -> Result<&'a str, PropertyError> {
-        let name = none_as_empty(text);
-        let name = name.strip_prefix("queue://").unwrap_or(name);
-        let fits = name.len() <= QUEUE_NAME_BYTES_MAX && !name.chars().any(char::is_control);
-        let is_wildcard = name.split('.').any(|word| word == "*" || word == ">");
-        if fits && !is_wildcard { Ok(name) } else { Err(self.not_allowed(text)) }
+        let address = none_as_empty(text);
+        let is_allowed = match Address::parse(address) {
+            Address::Name(name) | Address::Queue(name) => !has_wildcards(&name),
+            Address::Topic(name) => is_topic_name(&name),
+            Address::Unsupported => false,
+            Address::Invalid => address.is_empty(),
+        };
+        if is_allowed { Ok(address) } else { Err(self.not_allowed(text)) }
     }
 
     fn wrong_type(&self, value: &PropertyValue) -> PropertyError {

@@ -67,7 +67,8 @@ fn values_of_every_kind_are_taken() {
     takes("messages-max", "1000", "1000");
     takes("bytes-max", "64KiB", "65536");
     takes("overflow", "drop-oldest", "\"drop-oldest\"");
-    takes("dead-letter", "queue://failed", "\"failed\"");
+    takes("dead-letter", "queue://failed", "\"queue://failed\"");
+    takes("dead-letter", "topic://failed", "\"topic://failed\"");
     takes("dead-letter", "none", "\"none\"");
     takes("delivery-max", "5", "5");
     takes("redelivery-delay", "5s", "\"5s\"");
@@ -106,6 +107,9 @@ fn a_refusal_names_the_property_the_value_and_what_is_allowed() {
     refuses("overflow", "bloc", &["overflow cannot be \"bloc\"", "\"block\""]);
     refuses("overflow", "true", &["overflow cannot be true"]);
     refuses("dead-letter", "a.*", &["dead-letter cannot be \"a.*\"", "a queue's name"]);
+    for nowhere in ["/queues/%4", "/queues/a.%2A", "/exchanges/a/b", "topic://a.#", "queue://"] {
+        refuses("dead-letter", nowhere, &["dead-letter cannot be", "a queue's name"]);
+    }
     refuses("deliveries-max", "65536", &["65536 is out of range", "1 to 65535"]);
     refuses("redelivery-delay", "{ min: 2s, max: 1s }", &["min (2s) is more than max (1s)"]);
     refuses("redelivery-delay", "{ min: 2s }", &["needs max"]);

@@ -82,11 +82,6 @@ impl QueueNode {
         self.overrides.as_deref()
     }
 
-    /// It was said of this queue alone where its dead letters go.
-    fn leads_elsewhere(&self) -> bool {
-        self.overrides().is_some_and(|overrides| overrides.dead_letter.is_some())
-    }
-
     pub(crate) fn set_overrides(&mut self, overrides: DestinationRule) {
         self.overrides = (overrides != DestinationRule::default()).then(|| Box::new(overrides));
     }
@@ -299,14 +294,9 @@ impl Shard {
         let Some(from) = self.queues.review_from.take() else { return false };
         let to = self.queues.nodes.len().min(from + TURN_QUEUES_REVIEWED_MAX);
         for index in from..to {
-            let Some((queue, node)) = &self.queues.nodes[index] else { continue };
-            let (queue, leads) = (*queue, node.leads_elsewhere());
+            let Some((queue, _)) = &self.queues.nodes[index] else { continue };
+            let queue = *queue;
             self.apply_properties(now, queue);
-            // What the rules say by themselves was checked when they were read.
-            if leads && let Some(node) = self.queues.get(queue) {
-                let name = node.name.clone();
-                self.look_for_circle(now, name);
-            }
         }
         self.queues.review_from = (to < self.queues.nodes.len()).then_some(to);
         self.queues.review_from.is_some()
@@ -391,12 +381,8 @@ impl Shard {
     pub(crate) fn delete_queue(&mut self, now: u64, queue: QueueId) {
         let mut subscription = None;
         if let Some(node) = self.queues.remove(queue) {
-            let leads = node.leads_elsewhere();
             self.dismiss_producers(queue, node.producers);
             subscription = node.subscription;
-            if leads {
-                self.look_for_circle(now, node.name);
-            }
         }
         self.statistics.forget(queue);
         for owner in self.engine.delete_queue(now, queue) {

@@ -27,7 +27,7 @@ use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::failure::Failure;
 use crate::home::home_shard;
-use crate::limits::{CIRCLE_WARNINGS_MAX, DROP_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX};
+use crate::limits::{DROP_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX};
 use crate::mail::{ConnectionId, Mail};
 use crate::management::Management;
 use crate::message::Message;
@@ -129,8 +129,7 @@ pub struct Shard {
     pub(crate) roomy: VecDeque<QueueId>,
     /// A dead letter for whose way there was no room.
     pub(crate) dead_letter_waits: Option<DeadLetterOnItsWay>,
-    /// Of circles that dead letters would go round in, and of messages that did.
-    pub(crate) circle_warnings: Warnings,
+    /// Of dead letters that went round in a circle.
     pub(crate) drop_warnings: Warnings,
     /// Of transactions that took too long.
     pub(crate) transaction_warnings: Warnings,
@@ -206,7 +205,6 @@ impl Shard {
             dynamic_names: 0,
             roomy: VecDeque::new(),
             dead_letter_waits: None,
-            circle_warnings: Warnings::new(CIRCLE_WARNINGS_MAX),
             drop_warnings: Warnings::new(DROP_WARNINGS_MAX),
             transaction_warnings: Warnings::new(TRANSACTION_WARNINGS_MAX),
             stopping: false,
@@ -507,7 +505,6 @@ impl Shard {
             Mail::SubscriptionLookedUp { link, result } => self.on_subscription_looked_up(now, link, result),
             Mail::EndSubscription { name, link } => self.end_subscription(now, &name, link),
             Mail::Destinations(destinations) => self.on_destinations(destinations),
-            Mail::FollowDeadLetters(path) => self.follow_dead_letters(now, *path),
             Mail::Forward(messages) => self.on_forward(now, from, messages),
             Mail::Forwarded { count, bytes } => self.peers.forwards_answered(from, count, bytes),
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),

@@ -161,7 +161,8 @@ fn an_operator_cannot_break_what_the_file_says_and_the_other_way_round_is_told()
     std::fs::write(&file, "[destinations.\"news.>\"]\ntopic = true").unwrap();
     let mut broker = Broker::start(&file);
     let create = |broker: &Broker, queue: &str, to: &str| {
-        broker.run(&["queue", "create", queue, "--set", &format!("dead-letter={to}")])
+        let dead_letter = format!("dead-letter={to}");
+        broker.run(&["queue", "create", queue, "--set", &dead_letter, "--set", "expiration=1ms"])
     };
     assert_eq!(create(&broker, "a", "b"), (Some(0), String::new()));
     let (code, error) = create(&broker, "b", "a");
@@ -170,8 +171,9 @@ fn an_operator_cannot_break_what_the_file_says_and_the_other_way_round_is_told()
     assert!(code == Some(1) && error.contains("\"news.x\" is a topic by the rule \"news.>\""), "{error}");
     let (code, error) = broker.run(&["queue", "create", "a.*"]);
     assert!(code == Some(1) && error.contains("has wildcards"), "{error}");
-    std::fs::write(&file, "[destinations.b]\ndead-letter = \"a\"").unwrap();
+    std::fs::write(&file, "[destinations.b]\ndead-letter = \"/queues/a\"\nexpiration = \"1ms\"").unwrap();
     broker.reload();
+    assert!(broker.takes_a_message("a"));
     let line = broker.log_line("in a circle");
-    assert!(line.contains("WARN") && line.contains(" a -> b -> a; "), "{line}");
+    assert!(line.contains("WARN") && line.contains("died in b would go on to /queues/a, "), "{line}");
 }

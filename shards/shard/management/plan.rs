@@ -150,11 +150,11 @@ fn start_asking(place: Where, question: Question, layout: &Layout<'_>) -> (Plan,
             (Plan::Explain(None), Step::Ask(shard, question))
         }
         (Where::Shard(shard), question) => (Plan::One, Step::Ask(shard, question)),
+        (Where::Home, Question::Change(change)) if change.leads_dead_letters() => {
+            let (following, step) = Following::start(change, layout);
+            (Plan::Follow(Box::new(following)), step)
+        }
         (Where::Home | Where::Any, question) => {
-            let question = match Following::start(question, layout) {
-                Ok((following, step)) => return (Plan::Follow(Box::new(following)), step),
-                Err(question) => question,
-            };
             let home = question.queue().map_or(0, layout.home);
             (Plan::One, Step::Ask(home, question))
         }

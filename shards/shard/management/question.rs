@@ -9,6 +9,7 @@ use super::data::{Data, Pairs};
 use super::kinds::Kind;
 use super::reply::{Fault, Status};
 use crate::Shard;
+use crate::dead_letter_paths::Stop;
 use crate::mail::{Answered, ConnectionId, LinkRef, Mail, Query};
 use crate::message::Message;
 use corelane_mailbox::Lane;
@@ -29,21 +30,15 @@ pub(crate) enum Question {
     ReadQueue {
         queue: Box<str>,
     },
-    CreateQueue {
-        queue: Box<str>,
-        properties: Vec<(Box<str>, Data)>,
-    },
-    UpdateQueue {
-        queue: Box<str>,
-        properties: Vec<(Box<str>, Data)>,
-    },
+    Change(Change),
+    /// Can it be made, and where would the queue's dead letters go then?
+    Try(Change),
     DeleteQueue {
         queue: Box<str>,
     },
-    /// Where do its dead letters go, or where would they if this was given to it?
+    /// Where do dead letters go that arrive there and die again?
     DeadLetter {
-        queue: Box<str>,
-        given: Option<Data>,
+        stop: Stop,
     },
     ReadConnection {
         connection: ConnectionId,
@@ -89,6 +84,20 @@ pub(crate) enum Question {
     Links {
         links: Vec<LinkRef>,
     },
+}
+
+/// A queue is made, or given properties.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) queue: Box<str>,
+    pub(crate) kind: ChangeKind,
+    pub(crate) properties: Vec<(Box<str>, Data)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    Create,
+    Update,
 }
 
 /// A page of the entities of a kind on one shard.
@@ -152,7 +161,7 @@ pub(crate) enum Answer {
         refused: bool,
     },
     /// Where dead letters go, if they are kept.
-    LeadsTo(Option<Box<str>>),
+    LeadsTo(Option<Stop>),
     Explained(Box<Explained>),
     Links(Vec<Pairs>),
 }
@@ -209,16 +218,15 @@ impl Question {
     pub(crate) fn queue(&self) -> Option<&str> {
         match self {
             Question::ReadQueue { queue }
-            | Question::CreateQueue { queue, .. }
-            | Question::UpdateQueue { queue, .. }
             | Question::DeleteQueue { queue }
-            | Question::DeadLetter { queue, .. }
             | Question::ReadSubscription { queue }
             | Question::DeleteSubscription { queue }
             | Question::Target { queue }
             | Question::Put { queue, .. }
             | Question::Remove { queue, .. }
             | Question::Explain { queue, .. } => Some(queue),
+            Question::Change(change) | Question::Try(change) => Some(&change.queue),
+            Question::DeadLetter { stop } => Some(stop.name()),
             Question::Peek(question) => Some(&question.queue),
             Question::Sweep(question) => Some(&question.queue),
             Question::ReadConnection { .. }
@@ -259,10 +267,10 @@ impl Shard {
     pub(crate) fn answer_question(&mut self, now: u64, question: Question) -> Answer {
         match question {
             Question::ReadQueue { queue } => self.read_queue(now, &queue),
-            Question::CreateQueue { queue, properties } => self.create_queue(now, &queue, &properties).into(),
-            Question::UpdateQueue { queue, properties } => self.update_queue(now, &queue, &properties).into(),
+            Question::Change(change) => self.change_queue(now, &change).into(),
+            Question::Try(change) => self.try_change(&change).into(),
             Question::DeleteQueue { queue } => self.delete_named_queue(now, &queue),
-            Question::DeadLetter { queue, given } => self.say_dead_letter(&queue, given),
+            Question::DeadLetter { stop } => Answer::LeadsTo(self.next_stop(&stop)),
             Question::ReadConnection { connection } => self.read_connection(now, connection),
             Question::CloseConnection { connection } => self.close_by_operator(now, connection),
             Question::ReadConsumer { consumer } => self.read_consumer(consumer),

@@ -8,12 +8,13 @@ use corelane_wire::amqp10::Value;
 
 use super::data::{Data, Pairs, pairs};
 use super::kinds::Kind;
-use super::question::Answer;
+use super::question::{Answer, Change, ChangeKind};
 use super::reply::{Fault, Status};
 use super::request::WILDCARDS;
 use crate::Shard;
 use crate::address::has_wildcards;
 use crate::contradictions::check_overrides;
+use crate::dead_letter_paths::next_stop;
 use crate::destinations::DestinationRule;
 use crate::properties::{self, PROPERTIES, Property, PropertyError, PropertyValue};
 use crate::queues::{QueueKind, QueueNode, is_ours};
@@ -192,60 +193,58 @@ impl Shard {
         Answer::Said { status, body: Data::Map(pairs) }
     }
 
-    pub(crate) fn create_queue(
-        &mut self,
-        now: u64,
-        name: &str,
-        properties: &[(Box<str>, Data)],
-    ) -> Result<Answer, Fault> {
-        if self.queues.find(name).is_some() {
-            let why = format!("there is a queue {name:?} already");
-            return Err(Fault { status: Status::Conflict, why });
-        }
-        if is_ours(name) || name == super::ADDRESS {
-            return Err(Fault::bad(format!("{name:?} is a name that only the broker gives")));
-        }
-        let overrides = self.overrides_with(name, None, properties)?;
-        let leads = overrides.dead_letter.is_some();
-        match self.declare_queue(now, name, QueueKind::Queue, overrides) {
-            Ok(queue) => {
-                if leads {
-                    self.look_for_circle(now, name.into());
+    /// Properties that are given stand above every rule from now on; null takes such a one back.
+    pub(crate) fn change_queue(&mut self, now: u64, change: &Change) -> Result<Answer, Fault> {
+        let name = &change.queue;
+        match self.overrides_by(change)? {
+            (Some(queue), overrides) => {
+                if let Some(node) = self.queues.get_mut(queue) {
+                    node.set_overrides(overrides);
                 }
-                Ok(self.describe_queue(now, Status::Created, queue))
+                self.apply_properties(now, queue);
+                Ok(self.describe_queue(now, Status::Ok, queue))
             }
-            Err(_) => Err(Fault {
-                status: Status::Unavailable,
-                why: format!("shard {} has no room for another queue", self.index),
-            }),
+            (None, overrides) => match self.declare_queue(now, name, QueueKind::Queue, overrides) {
+                Ok(queue) => Ok(self.describe_queue(now, Status::Created, queue)),
+                Err(_) => {
+                    let why = format!("shard {} has no room for another queue", self.index);
+                    Err(Fault { status: Status::Unavailable, why })
+                }
+            },
         }
     }
 
-    /// Properties that are given stand above every rule from now on; null takes such a one back.
-    pub(crate) fn update_queue(
-        &mut self,
-        now: u64,
-        name: &str,
-        properties: &[(Box<str>, Data)],
-    ) -> Result<Answer, Fault> {
-        let unknown = || {
-            let Fault { status, why } = Fault::unknown(Kind::Queue, name);
-            Fault { status, why: if has_wildcards(name) { format!("{why}: {WILDCARDS}") } else { why } }
-        };
-        let queue = self.queues.find(name).ok_or_else(unknown)?;
-        let node = self.queues.get(queue).ok_or_else(unknown)?;
-        let overrides = self.overrides_with(node.ruled_by(), node.overrides(), properties)?;
-        let led_to = node.overrides().and_then(|before| before.dead_letter.as_deref());
-        let leads_elsewhere = led_to != overrides.dead_letter.as_deref();
-        if let Some(node) = self.queues.get_mut(queue) {
-            node.set_overrides(overrides);
+    /// Fails as the change would, and says where the queue's dead letters would go.
+    pub(crate) fn try_change(&self, change: &Change) -> Result<Answer, Fault> {
+        let (queue, overrides) = self.overrides_by(change)?;
+        let node = queue.and_then(|queue| self.queues.get(queue));
+        let ruled_by = node.map_or(&*change.queue, |node| node.ruled_by());
+        Ok(Answer::LeadsTo(next_stop(&self.destinations, ruled_by, Some(&overrides))))
+    }
+
+    /// What overrides there would be, and of which queue, unless it is to be made.
+    fn overrides_by(&self, change: &Change) -> Result<(Option<QueueId>, DestinationRule), Fault> {
+        let name = &*change.queue;
+        let known = self.queues.find(name).and_then(|queue| Some((queue, self.queues.get(queue)?)));
+        match (change.kind, known) {
+            (ChangeKind::Create, Some(_)) => {
+                let why = format!("there is a queue {name:?} already");
+                Err(Fault { status: Status::Conflict, why })
+            }
+            (ChangeKind::Create, None) if is_ours(name) || name == super::ADDRESS => {
+                Err(Fault::bad(format!("{name:?} is a name that only the broker gives")))
+            }
+            (ChangeKind::Create, None) => Ok((None, self.overrides_with(name, None, &change.properties)?)),
+            (ChangeKind::Update, Some((queue, node))) => {
+                let overrides = self.overrides_with(node.ruled_by(), node.overrides(), &change.properties)?;
+                Ok((Some(queue), overrides))
+            }
+            (ChangeKind::Update, None) => {
+                let Fault { status, why } = Fault::unknown(Kind::Queue, name);
+                let why = if has_wildcards(name) { format!("{why}: {WILDCARDS}") } else { why };
+                Err(Fault { status, why })
+            }
         }
-        self.apply_properties(now, queue);
-        // It was looked for before, but another queue may have been changed in the same moment.
-        if leads_elsewhere {
-            self.look_for_circle(now, name.into());
-        }
-        Ok(self.describe_queue(now, Status::Ok, queue))
     }
 
     /// The overrides of a queue with properties of a request, if they agree with each other and with the rules for this name.
@@ -259,20 +258,6 @@ impl Shard {
         match check_overrides(&self.destinations, name, &overrides) {
             Ok(()) => Ok(overrides),
             Err(contradiction) => Err(Fault::bad(contradiction.to_string())),
-        }
-    }
-
-    /// Where the dead letters of a queue go, or would go.
-    pub(crate) fn say_dead_letter(&self, name: &str, given: Option<Data>) -> Answer {
-        let Some(value) = given else {
-            return Answer::LeadsTo(self.next_stop(&self.destinations, name, None));
-        };
-        let node = self.queues.find(name).and_then(|queue| self.queues.get(queue));
-        let before = node.and_then(|node| node.overrides());
-        let ruled_by = node.map_or(name, |node| node.ruled_by());
-        match self.overrides_with(ruled_by, before, &[("dead-letter".into(), value)]) {
-            Ok(overrides) => Answer::LeadsTo(self.next_stop(&self.destinations, name, Some(&overrides))),
-            Err(fault) => Answer::Refused(fault),
         }
     }
 
@@ -309,6 +294,15 @@ fn with_properties(
 
 fn refused(error: PropertyError) -> Fault {
     Fault::bad(error.to_string())
+}
+
+impl Change {
+    /// Whether it says where dead letters go.
+    pub(crate) fn leads_dead_letters(&self) -> bool {
+        self.properties
+            .iter()
+            .any(|(name, _)| properties::find(name).is_some_and(|property| property.name == "dead-letter"))
+    }
 }
 
 fn names(property: &Property, name: &str) -> bool {

@@ -12,7 +12,7 @@ use corelane_wire::amqp10::{BodyKind, Map, Property, Sections, Value};
 
 use super::data::Data;
 use super::kinds::{Kind, NODE_TYPE};
-use super::question::{PeekQuestion, Question, SweepAction, Where};
+use super::question::{Change, ChangeKind, PeekQuestion, Question, SweepAction, Where};
 use super::reply::{Fault, Status};
 use crate::address::{Address, has_wildcards, is_topic_pattern};
 use crate::attach_topic::SUBSCRIPTIONS;
@@ -301,11 +301,11 @@ fn parse_queue_operation(request: &Fields<'_>, operation: &str) -> Result<Comman
         "CREATE" => {
             request.may_be_made(request.entity()?)?;
             let properties = request.attributes()?;
-            ask(Question::CreateQueue { queue, properties })
+            ask(Question::Change(Change { queue, kind: ChangeKind::Create, properties }))
         }
         "UPDATE" => {
             let properties = request.attributes()?;
-            ask(Question::UpdateQueue { queue, properties })
+            ask(Question::Change(Change { queue, kind: ChangeKind::Update, properties }))
         }
         "PEEK" => {
             let from = match request.text("from")? {
