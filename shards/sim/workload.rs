@@ -382,9 +382,7 @@ impl Workload {
                     end_of_use(used, oracle, false);
                 }
                 Some(used) => {
-                    // What the connection ended with is judged below.
-                    let is_over = peer.is_closing || client.closed.is_some();
-                    assert!(is_over, "link {link:?} ended: {error:?}");
+                    assert!(peer.is_closing, "link {link:?} ended: {error:?}");
                     end_of_use(used, oracle, false);
                 }
             }

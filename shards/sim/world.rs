@@ -533,6 +533,8 @@ pub(crate) fn client_config() -> amqp10::Config {
     amqp10::Config {
         container_id: "client".into(),
         idle_timeout_us: None,
+        // One that was silent for long goes on where it was.
+        handshake_timeout_us: None,
         unsettled_max: 1 << 20,
         ..amqp10::Config::default()
     }
