@@ -417,6 +417,12 @@ impl Shard {
             outcomes: Answer::Other(Symbols::new(OUTCOMES)),
             ..AttachAnswer::default()
         };
+        // AMQP 1.0 §4.4.3: what the peer's flow has named while the attach waited may have been discharged since.
+        let named = connection.protocol.transaction(link);
+        let ended = connection.transactions.as_deref().zip(named).is_some_and(|(it, id)| it.has_ended(&id));
+        if ended {
+            connection.protocol.set_transaction(link, None);
+        }
         connection.protocol.accept_attach(link, &answer);
         self.refresh_consumer(now, slot, link);
         self.touch(slot);

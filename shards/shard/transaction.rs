@@ -249,6 +249,14 @@ impl Transactions {
         self.list.iter().any(|transaction| transaction.number == number && transaction.phase == Phase::Open)
     }
 
+    /// Whether this was a transaction once, and is not open any more.
+    pub(crate) fn has_ended(&self, id: &[u8]) -> bool {
+        let number = id.try_into().map(u32::from_be_bytes);
+        // Those of longer ago than half of all numbers are unknown.
+        let was_declared = |number: u32| self.last.wrapping_sub(number) < u32::MAX / 2 && number != 0;
+        number.is_ok_and(|number| was_declared(number) && !self.is_open(number))
+    }
+
     pub(crate) fn fail(&mut self, number: u32, failure: Failure) {
         if let Some(transaction) = self.find(number) {
             transaction.failure.get_or_insert(failure);

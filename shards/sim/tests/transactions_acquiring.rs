@@ -391,3 +391,20 @@ fn a_transaction_acquires_only_so_much() {
         assert_eq!(depth.available as usize, sent, "all is back");
     }
 }
+
+#[test]
+fn a_transaction_may_end_before_the_link_is_there_that_was_to_acquire_in_it() {
+    let mut stage = Stage::new(2, &ReceiverOptions::default(), &["m"]);
+    let number = stage.declare();
+    stage.world.stall(1, true);
+    let (client, queue) = (stage.client, stage.queue.clone());
+    let late = stage.world.clients[client].attach_receiver("late", &queue, &ReceiverOptions::default());
+    stage.world.clients[client].credit_in(late, number, 5);
+    stage.world.run();
+    assert_eq!(stage.discharge(number, false), "accepted");
+    stage.world.stall(1, false);
+    stage.world.run();
+    assert!(stage.world.clients[client].attached.contains(&late));
+    assert_eq!(stage.world.clients[client].detached, []);
+    assert_eq!(stage.arrived(), [arrived("m", None, true)]);
+}
