@@ -36,8 +36,11 @@ fn check_conservation(shard: &Shard, name: &str) -> u64 {
     };
     let alone = counts.expired + counts.exhausted + counts.dropped + counts.replaced + counts.removed;
     let left = counts.accepted + counts.rejected + alone;
-    assert_eq!(counts.enqueued, depth.messages + left, "{name} has {depth:?} and counted {counts:?}");
-    assert_eq!(depth.available + depth.acquired + depth.held, depth.messages, "{name} has {depth:?}");
+    // What a transaction has posted counts when that commits.
+    let there = depth.messages - depth.pending;
+    assert_eq!(counts.enqueued, there + left, "{name} has {depth:?} and counted {counts:?}");
+    let visible = depth.available + depth.acquired + depth.held;
+    assert_eq!(visible + depth.pending + depth.retired, depth.messages, "{name} has {depth:?}");
     depth.messages
 }
 
@@ -64,6 +67,7 @@ pub(crate) fn check_empty(world: &World, queues: &[String]) {
             let depth = shard.queue(name).and_then(|queue| shard.engine().depth(queue)).unwrap_or_default();
             assert_eq!(depth.messages, 0, "{name} is not empty: {depth:?}");
         }
+        assert_eq!(shard.participation_count(), 0, "shard {index} has parts of transactions that are over");
         assert_eq!(shard.memory_used(), 0, "shard {index} counts memory for no message");
         for lane in [Lane::Handoff, Lane::Control] {
             assert_eq!(world.mail_for(index, lane), 0, "mail is left for shard {index} in lane {lane:?}");

@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::transacting::transaction_id;
 use corelane_protocol::amqp10::{
     self, AttachRequest, Config, Event, LinkId, Outgoing, Progress, SendReadiness, SessionId, Token,
     TransactionId,
 };
+
 use corelane_wire::amqp10::{
     self as wire, DeliveryState, Disposition, DistributionMode, Encode, ExpiryPolicy, FrameKind, Header, Map,
     MapSection, MapWriter, Properties, ReceiverSettleMode, Role, Sections, SenderSettleMode, Source, Symbols,
@@ -229,13 +231,13 @@ impl Client {
         application: &[(&str, Value<'_>)],
         header: &Header,
     ) -> u64 {
-        self.send_whole(link, body, properties, (application, &[]), header)
+        self.send_whole((link, None), body, properties, (application, &[]), header)
     }
 
-    /// With application properties and message annotations.
+    /// With application properties and message annotations, and inside a transaction if there is one.
     pub fn send_whole(
         &mut self,
-        link: LinkId,
+        (link, transaction): (LinkId, Option<u32>),
         body: &str,
         properties: &Properties<'_>,
         (application, annotations): (Pairs<'_>, Pairs<'_>),
@@ -257,7 +259,7 @@ impl Client {
             write_application_properties(&mut bytes, application);
         }
         write_data(&mut bytes, body.as_bytes());
-        self.send_encoded(link, bytes, None)
+        self.send_encoded(link, bytes, transaction.map(transaction_id))
     }
 
     pub(crate) fn send_encoded(
@@ -286,6 +288,11 @@ impl Client {
     /// Whether a message is still here, whole or in part.
     pub fn is_waiting(&self, token: u64) -> bool {
         self.outgoing.iter().any(|waiting| waiting.token == token)
+    }
+
+    /// Whether a message is here in part, and the rest of it was sent.
+    pub(crate) fn is_cut(&self, token: u64) -> bool {
+        self.outgoing.iter().any(|waiting| waiting.token == token && waiting.written > 0)
     }
 
     /// Sends a message, if there is credit, and ends the link in the same breath.

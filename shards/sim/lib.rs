@@ -12,6 +12,7 @@
 
 mod checkers;
 mod client;
+mod dealing;
 mod faults;
 mod hot_path;
 mod operator;

@@ -8,6 +8,7 @@
 //! - a browser sees it once;
 //! - its delivery-count is not above the number of times it failed, but for one message of each consumer that was cut off;
 //! - a group has one consumer at a time, an exclusive queue one, and nobody holds more than the queue's prefetch;
+//! - a transaction is all or nothing (`dealing`);
 //! - each subscription gets its own copy of what is sent to a topic, once, and all it is owed (`subscribing`);
 //! - in the end every message that the broker took has ended in a way that its queue allows.
 //!
@@ -17,6 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::client::Received;
+use crate::dealing::Transaction;
 use crate::plan::{Group, NodeKind, QueuePlan, Selector};
 
 /// A message, as it was sent.
@@ -49,7 +51,7 @@ enum Answer {
 
 /// Where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(crate) enum Fate {
     /// In its queue, or on its way.
     Open,
     /// Its consumer has said so; the broker may not have heard it yet.
@@ -61,25 +63,33 @@ enum Fate {
     },
     /// Its consumer has said so and was cut off: the broker may have heard it or not.
     Unsure,
+    /// Its consumer has said so inside a transaction.
+    Retired {
+        transaction: usize,
+        outcome: Settling,
+    },
 }
 
 #[derive(Clone, Debug)]
-struct Message {
-    sent: Sent,
+pub(crate) struct Message {
+    pub(crate) sent: Sent,
     /// Its own number, or that of what was sent to a topic and came to a subscription as this.
     original: usize,
     answer: Answer,
-    fate: Fate,
-    holder: Option<usize>,
+    pub(crate) fate: Fate,
+    pub(crate) holder: Option<usize>,
+    /// The transaction that it was sent in, and that it was sent to its holder in, while that has not ended.
+    pub(crate) posted_in: Option<usize>,
+    pub(crate) acquired_in: Option<usize>,
     /// Somebody has acquired it before.
     was_seen: bool,
     /// Those who have settled or held it in a way that may have been given up.
-    is_loose: bool,
+    pub(crate) is_loose: bool,
     /// It came from the queue of dead letters.
     is_dead: bool,
     /// A consumer has accepted it, in time or late.
-    was_accepted: bool,
-    failed_max: u32,
+    pub(crate) was_accepted: bool,
+    pub(crate) failed_max: u32,
 }
 
 /// A consumer: one use of one receiver link.
@@ -95,19 +105,22 @@ pub(crate) struct Consumer {
     /// It knows that it is attached.
     pub(crate) is_confirmed: bool,
     /// Its deliveries may have been given up by their queue.
-    is_loose: bool,
+    pub(crate) is_loose: bool,
     /// Unsettled deliveries: message and delivery id, in the order they came.
     pub(crate) held: Vec<(usize, u32)>,
-    /// By stream, level and group: the last message that came to this consumer first of all.
-    last: BTreeMap<(usize, u8, Option<Group>), usize>,
-    refused: BTreeSet<usize>,
+    /// Of these, those that were sent in a transaction that has not ended, by delivery id.
+    pub(crate) acquired: BTreeMap<u32, usize>,
+    /// By stream, level, group and transaction: the last message that came to this consumer first of all.
+    last: BTreeMap<(usize, u8, Option<Group>, Option<usize>), usize>,
+    pub(crate) refused: BTreeSet<usize>,
     seen: BTreeSet<usize>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Oracle {
     pub(crate) queues: Vec<QueuePlan>,
-    messages: Vec<Message>,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) transactions: Vec<Transaction>,
     /// By subscription and number of what was sent: what came of it.
     copies: BTreeMap<(usize, usize), usize>,
     pub(crate) consumers: Vec<Consumer>,
@@ -125,6 +138,7 @@ impl Oracle {
             failures: vec![0; queues.len()],
             queues,
             messages: Vec::new(),
+            transactions: Vec::new(),
             copies: BTreeMap::new(),
             consumers: Vec::new(),
             deliveries: 0,
@@ -152,6 +166,8 @@ impl Oracle {
             answer: Answer::Waiting,
             fate: Fate::Open,
             holder: None,
+            posted_in: None,
+            acquired_in: None,
             was_seen: false,
             is_loose: false,
             is_dead: false,
@@ -170,6 +186,7 @@ impl Oracle {
         let sent = Sent { queue, ..self.messages[original].sent.clone() };
         let copy = self.sent(sent);
         self.messages[copy].original = original;
+        self.messages[copy].posted_in = self.messages[original].posted_in;
         // Nobody is told of each one.
         self.messages[copy].answer = Answer::Unknown;
         self.copies.insert((queue, original), copy);
@@ -183,7 +200,8 @@ impl Oracle {
     /// What was sent, and stored, from this number on.
     pub(crate) fn stored_since(&self, since: usize) -> impl Iterator<Item = (usize, &Sent)> {
         let stored = self.messages.iter().enumerate().skip(since);
-        stored.filter(|(_, it)| it.answer == Answer::Stored).map(|(number, it)| (number, &it.sent))
+        let stored = stored.filter(|(number, it)| it.answer == Answer::Stored && self.is_committed(*number));
+        stored.map(|(number, it)| (number, &it.sent))
     }
 
     /// What came of a message in a subscription, in words.
@@ -217,10 +235,14 @@ impl Oracle {
         if self.messages[number].answer == Answer::Unknown {
             return;
         }
+        let posted =
+            self.messages[number].posted_in.map(|transaction| self.post_answered(transaction, outcome));
         let queue = &self.queues[self.messages[number].sent.queue];
         let message = &mut self.messages[number];
         assert_eq!(message.answer, Answer::Waiting, "message {number} is answered once");
         message.answer = match outcome {
+            _ if posted == Some(true) => Answer::Stored,
+            _ if posted == Some(false) => Answer::Refused,
             "accepted" => Answer::Stored,
             "rejected amqp:resource-limit-exceeded" if queue.may_refuse => Answer::Refused,
             other => panic!("message {number} for {} was answered {other:?}", queue.name),
@@ -258,6 +280,7 @@ impl Oracle {
             is_confirmed: false,
             is_loose: false,
             held: Vec::new(),
+            acquired: BTreeMap::new(),
             last: BTreeMap::new(),
             refused: BTreeSet::new(),
             seen: BTreeSet::new(),
@@ -289,12 +312,19 @@ impl Oracle {
         }
         // What was given up may come late, when others have had it.
         self.messages[number].is_loose |= consumer.is_loose && !consumer.browse;
+        if let Some(transaction) = received.transaction
+            && self.is_adrift(index, number, transaction)
+        {
+            self.messages[number].was_seen = true;
+            return;
+        }
         self.judge_order(index, number, received);
         if self.consumers[index].browse {
             let first = self.consumers[index].seen.insert(number);
             assert!(first, "browser {index} sees message {number} twice");
             return;
         }
+        self.judge_transactions(number);
         self.judge_ownership(index, number);
         let (message, consumer) = (&mut self.messages[number], &mut self.consumers[index]);
         if received.delivery_count > message.failed_max {
@@ -302,7 +332,7 @@ impl Oracle {
             message.failed_max = received.delivery_count;
             let failures = &mut self.failures[consumer.queue];
             // Who misses the deadline has failed too, and only the broker knows when that was.
-            let known = more <= *failures || self.queues[consumer.queue].has_deadline;
+            let known = more <= *failures || self.queues[consumer.queue].fails_unseen();
             assert!(known, "message {number} says that it failed {more} times more than it did");
             *failures = failures.saturating_sub(more);
         }
@@ -314,14 +344,20 @@ impl Oracle {
             );
         }
         message.was_seen = true;
+        (message.fate, message.acquired_in) = (Fate::Open, None);
+        assert_eq!(received.settled, consumer.presettled, "link {index} is sent what it asked for");
         if consumer.presettled {
-            assert!(received.settled, "link {index} is sent what is settled");
             message.fate = Fate::Ended { accepted: true };
+        } else {
+            message.holder = Some(index);
+        }
+        if let Some(transaction) = received.transaction {
+            self.acquired((index, number, received.delivery_id), transaction);
+        }
+        let consumer = &mut self.consumers[index];
+        if consumer.presettled {
             return;
         }
-        assert!(!received.settled, "link {index} is sent what is unsettled");
-        message.fate = Fate::Open;
-        message.holder = Some(index);
         consumer.held.push((number, received.delivery_id));
         let queue = &self.queues[consumer.queue];
         if let Some(limit) = queue.prefetch_max
@@ -334,7 +370,6 @@ impl Oracle {
 
     /// Whether it is what was sent, and for this consumer.
     fn identify(&mut self, index: usize, received: &Received) -> usize {
-        let consumer = &self.consumers[index];
         let number = received.body.get(..8).and_then(|number| number.parse().ok());
         let number: usize = number.unwrap_or_else(|| panic!("a body from nowhere: {:?}", received.body));
         assert_ne!(
@@ -342,10 +377,15 @@ impl Oracle {
             Answer::Refused,
             "message {number} was refused and delivered"
         );
+        if let Some(transaction) = self.messages[number].posted_in {
+            self.saw(transaction, true);
+        }
+        let consumer = &self.consumers[index];
         let number = match &self.queues[consumer.queue].kind {
             NodeKind::Subscription(_) => self.copy_for(consumer.queue, number),
             NodeKind::Queue | NodeKind::Topic(_) => number,
         };
+        let was_rejected = self.may_have_rejected(number);
         let (consumer, message) = (&self.consumers[index], &mut self.messages[number]);
         let name = &self.queues[consumer.queue].name;
         let sent = &message.sent;
@@ -358,6 +398,7 @@ impl Oracle {
                         // Of what is said twice of a message, one was too late.
                         || died_in.has_deadline
                         || message.is_loose
+                        || was_rejected
                         || matches!(
                             message.fate,
                             Fate::Unsure | Fate::Ending { accepted: false } | Fate::Ended { accepted: false }
@@ -408,7 +449,9 @@ impl Oracle {
         }
         let level = if queue.priorities { sent.priority } else { 0 };
         let original = message.original;
-        let before = consumer.last.insert((sent.stream, level, sent.group), original);
+        // What is posted in a transaction has its place before it is seen.
+        let line = (sent.stream, level, sent.group, message.posted_in);
+        let before = consumer.last.insert(line, original);
         assert!(before < Some(original), "consumer {index} got {original} after {before:?}");
     }
 
@@ -437,7 +480,9 @@ impl Oracle {
         });
         let group = message.sent.group.filter(|_| !message.is_dead);
         for (other, consumer) in others {
-            if consumer.held.is_empty() {
+            let mut held =
+                consumer.held.iter().filter(|(_, id)| self.is_surely_held(consumer, *id)).peekable();
+            if held.peek().is_none() {
                 continue;
             }
             let is_active_too = queue.exclusive && !consumer.browse;
@@ -445,9 +490,7 @@ impl Oracle {
             if group.is_none() {
                 continue;
             }
-            let split = consumer
-                .held
-                .iter()
+            let split = held
                 .find(|(held, _)| self.messages[*held].sent.group == group && !self.messages[*held].is_dead);
             assert!(split.is_none(), "the group of {number} is with {index} and with {other}: {split:?}");
         }
@@ -506,6 +549,7 @@ impl Oracle {
     pub(crate) fn consumer_gone(&mut self, index: usize, is_closed: bool) {
         let consumer = &mut self.consumers[index];
         consumer.is_attached = false;
+        consumer.acquired.clear();
         self.failures[consumer.queue] += 1;
         for (number, _) in std::mem::take(&mut consumer.held) {
             self.messages[number].holder = None;
@@ -517,6 +561,7 @@ impl Oracle {
     /// Everything has come to an end: each message in a way that its queue allows. `lost_max` is how many of each queue the
     /// broker says it has dropped.
     pub(crate) fn finish(&self, dropped: &[u64]) {
+        self.check_whole();
         let mut missing = vec![Vec::new(); self.queues.len()];
         for (number, message) in self.messages.iter().enumerate() {
             let sent = &message.sent;
@@ -532,11 +577,12 @@ impl Oracle {
             let ended = match message.fate {
                 // A rejection that came after the deadline was not one; the message may have died of its deadlines since.
                 Fate::Ended { accepted } => accepted || !dies || message.is_dead || queue.has_deadline,
-                Fate::Unsure => true,
+                Fate::Unsure | Fate::Retired { .. } => true,
                 Fate::Open | Fate::Ending { .. } => false,
             };
             // Where there is a deadline, what is read last need not have been sent last; the engine counts what leaves such a queue.
-            if ended || was_late || queue.has_deadline || message.answer != Answer::Stored {
+            let is_stored = message.answer == Answer::Stored && self.is_committed(number);
+            if ended || was_late || queue.has_deadline || !is_stored {
                 continue;
             }
             assert!(

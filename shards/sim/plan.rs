@@ -33,6 +33,8 @@ pub(crate) enum Action {
     Send,
     Grant,
     Settle,
+    Declare,
+    Discharge,
     Detach,
     Close,
     Reset,
@@ -74,6 +76,8 @@ pub(crate) struct QueuePlan {
     pub(crate) has_deadline: bool,
     /// Some of its consumers take messages without settling them.
     pub(crate) takes_settled: bool,
+    /// Some of these do so inside transactions: what was on its way has failed when these are rolled back.
+    pub(crate) takes_settled_in: bool,
     /// Any message may be dropped, or fail too often.
     pub(crate) drops: bool,
 }
@@ -85,6 +89,15 @@ impl QueuePlan {
             NodeKind::Topic(_) => format!("topic://{}", self.name),
             NodeKind::Subscription(subscription) => subscription.terms().0.to_owned(),
         }
+    }
+
+    /// Whether a delivery may fail that its client has not seen.
+    pub(crate) fn fails_unseen(&self) -> bool {
+        self.takes_settled_in || self.has_deadline
+    }
+
+    pub(crate) fn is_queue(&self) -> bool {
+        matches!(self.kind, NodeKind::Queue)
     }
 
     /// Whether a message of this queue has no end to its time.
@@ -251,6 +264,8 @@ fn draw_weights(random: &mut Random, shards: usize) -> Vec<Weight> {
         (Action::Pass, 2),
     ];
     let sometimes = [
+        (Action::Declare, 3),
+        (Action::Discharge, 2),
         (Action::Detach, 2),
         (Action::Close, 1),
         (Action::Reset, 1),
@@ -308,6 +323,7 @@ pub(crate) fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
         reorders: false,
         has_deadline: false,
         takes_settled: presettled,
+        takes_settled_in: false,
         drops: false,
     }
 }

@@ -179,6 +179,8 @@ impl Simulation {
             | Action::Send
             | Action::Grant
             | Action::Settle
+            | Action::Declare
+            | Action::Discharge
             | Action::Detach
             | Action::Close
             | Action::Reset
@@ -204,8 +206,10 @@ impl Simulation {
             Action::Send if *messages < plan.messages_max => {
                 workload.send(world, oracle, (random, plan), peer);
             }
-            Action::Grant => workload.grant(world, random, plan, peer),
+            Action::Grant => workload.grant(world, oracle, (random, plan), peer),
             Action::Settle => workload.settle(world, oracle, (random, plan), peer),
+            Action::Declare => workload.declare(world, peer),
+            Action::Discharge => workload.discharge(world, oracle, random, peer),
             Action::Detach => workload.detach(world, oracle, random, peer),
             Action::Close => workload.close(world, oracle, peer),
             Action::Reset => {
@@ -278,6 +282,7 @@ impl Simulation {
         // Until shards that are waited for are given up, and longer.
         for _ in 0..12 {
             self.rest();
+            self.end_dealings();
             self.world.pass(100_000);
         }
         self.rest();
@@ -335,6 +340,15 @@ impl Simulation {
             }
         }
         panic!("producers wait for ever");
+    }
+
+    fn end_dealings(&mut self) {
+        let Simulation { world, random, workload, oracle, .. } = self;
+        for peer in 0..workload.peers.len() {
+            if workload.peers[peer].is_alive && !workload.peers[peer].is_closing {
+                workload.end_dealings(world, oracle, random, peer);
+            }
+        }
     }
 
     /// All that waits for subscribers comes to them, and is accepted.

@@ -145,6 +145,10 @@ impl Oracle {
         let is_left = !self.consumers.iter().any(more);
         if let Some(subscription) = self.queues[queue].subscription_mut() {
             subscription.is_ended |= is_left && (is_closed || !subscription.is_durable);
+            if is_closed {
+                // The broker may have given up the others; then it begins anew when somebody comes.
+                subscription.since = None;
+            }
         }
     }
 

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use corelane_protocol::amqp10::LinkId;
-use corelane_wire::amqp10::{DeliveryState, Header, Modified, Properties, Value};
+use corelane_wire::amqp10::{DeliveryState, Header, Modified, Outcome, Properties, Value};
 
 use crate::client::{Client, ReceiverOptions, SenderOptions};
+use crate::dealing::Dealings;
 use crate::oracle::{Oracle, Sent, Settling};
 use crate::plan::{COLORS, DELAY_MS_MAX, KEYS, Plan, TTL_MS_MAX};
 use crate::random::Random;
@@ -31,6 +32,8 @@ pub(crate) enum Use {
     },
     /// The oracle's number of the consumer.
     Receiver { consumer: usize },
+    /// For transactions.
+    Coordinator,
     /// The end was said, and the answer is waited for.
     Ending,
 }
@@ -45,9 +48,10 @@ pub(crate) struct Peer {
     pub(crate) was_silent: bool,
     /// It said close.
     pub(crate) is_closing: bool,
-    links: BTreeMap<u32, Use>,
+    pub(crate) links: BTreeMap<u32, Use>,
+    pub(crate) dealings: Dealings,
     /// Messages and their streams, by token.
-    waiting: BTreeMap<u64, (usize, usize)>,
+    pub(crate) waiting: BTreeMap<u64, (usize, usize)>,
     /// Messages with an outcome of ours that the broker may not have heard; those at the end are not even written.
     said: Vec<usize>,
     written: usize,
@@ -90,6 +94,7 @@ impl Workload {
             was_silent: false,
             is_closing: false,
             links: BTreeMap::new(),
+            dealings: Dealings::default(),
             waiting: BTreeMap::new(),
             said: Vec::new(),
             written: 0,
@@ -103,7 +108,7 @@ impl Workload {
         (random, plan): (&mut Random, &Plan),
         peer: usize,
     ) {
-        if self.peers[peer].links.len() >= LINKS_MAX {
+        if !self.has_link_left(peer) {
             return;
         }
         let anonymous = plan.anonymous && random.one_in(3);
@@ -124,7 +129,7 @@ impl Workload {
         (random, plan): (&mut Random, &Plan),
         peer: usize,
     ) {
-        if self.peers[peer].links.len() >= LINKS_MAX {
+        if !self.has_link_left(peer) {
             return;
         }
         if plan.topics > 0 && random.one_in(2) {
@@ -146,7 +151,7 @@ impl Workload {
         let consumer = oracle.attached(peer, queue, selector, [no_local, browse, presettled]);
         self.attach(world, oracle, peer, consumer, &options);
         if random.one_in(2) {
-            self.grant(world, random, plan, peer);
+            self.grant(world, oracle, (random, plan), peer);
         }
     }
 
@@ -167,7 +172,7 @@ impl Workload {
         let consumer = oracle.attached(peer, queue, None, [false, false, options.presettled]);
         self.attach(world, oracle, peer, consumer, &options);
         if !random.one_in(3) {
-            self.grant(world, random, plan, peer);
+            self.grant(world, oracle, (random, plan), peer);
         }
     }
 
@@ -189,7 +194,11 @@ impl Workload {
         link
     }
 
-    fn link_name(&mut self) -> String {
+    pub(crate) fn has_link_left(&self, peer: usize) -> bool {
+        self.peers[peer].links.len() < LINKS_MAX
+    }
+
+    pub(crate) fn link_name(&mut self) -> String {
         self.links += 1;
         format!("l{}", self.links)
     }
@@ -207,7 +216,7 @@ impl Workload {
             .iter()
             .filter_map(|(link, used)| match used {
                 Use::Sender { queue, stream } => Some((*link, *queue, *stream)),
-                Use::Receiver { .. } | Use::Ending => None,
+                Use::Receiver { .. } | Use::Coordinator | Use::Ending => None,
             })
             .collect();
         if senders.is_empty() {
@@ -224,7 +233,13 @@ impl Workload {
             // Only without an address of the link does the message's count.
             let address = queue.is_none().then(|| plan.queues[to].address());
             let client = &mut world.clients[peer.client];
-            let token = write_message(client, random, (LinkId(link), address.as_deref()), number, &sent);
+            let transaction = peer.dealings.draw(random);
+            if let Some(transaction) = transaction {
+                oracle.posted(transaction, number);
+            }
+            let transaction = transaction.map(|it| oracle.transaction_number(it));
+            let to = (LinkId(link), transaction, address.as_deref());
+            let token = write_message(client, random, to, number, &sent);
             peer.waiting.insert(token, (number, stream));
         }
     }
@@ -233,7 +248,7 @@ impl Workload {
         let used = self.peers[peer].links.iter();
         used.filter_map(|(link, used)| match used {
             Use::Receiver { consumer } => Some((*link, *consumer)),
-            Use::Sender { .. } | Use::Ending => None,
+            Use::Sender { .. } | Use::Coordinator | Use::Ending => None,
         })
         .collect()
     }
@@ -243,25 +258,37 @@ impl Workload {
         let used = self.peers[peer].links.iter();
         used.filter_map(|(link, used)| match used {
             Use::Sender { queue, .. } => queue.map(|queue| (*link, queue)),
-            Use::Receiver { .. } | Use::Ending => None,
+            Use::Receiver { .. } | Use::Coordinator | Use::Ending => None,
         })
         .collect()
     }
 
-    pub(crate) fn grant(&mut self, world: &mut World, random: &mut Random, plan: &Plan, peer: usize) {
+    pub(crate) fn grant(
+        &mut self,
+        world: &mut World,
+        oracle: &mut Oracle,
+        (random, plan): (&mut Random, &Plan),
+        peer: usize,
+    ) {
         let receivers = self.receivers(peer);
         if receivers.is_empty() {
             return;
         }
-        let (link, _) = receivers[random.below(receivers.len())];
+        let (link, consumer) = receivers[random.below(receivers.len())];
         let credit = random.below(plan.credit_max + 1) as u32;
         let client = &mut world.clients[self.peers[peer].client];
         if client.is_draining(LinkId(link)) {
             // Another flow would call that off.
             return;
         }
+        let transaction =
+            self.peers[peer].dealings.draw(random).filter(|_| !oracle.consumers[consumer].browse);
         if random.one_in(5) {
             client.drain(LinkId(link), credit);
+        } else if let Some(transaction) = transaction {
+            client.credit_in(LinkId(link), oracle.transaction_number(transaction), credit);
+            let consumer = &oracle.consumers[consumer];
+            oracle.queues[consumer.queue].takes_settled_in |= consumer.presettled;
         } else {
             client.credit(LinkId(link), credit);
         }
@@ -287,10 +314,21 @@ impl Workload {
             let position = if random.one_in(3) { random.below(held) } else { 0 };
             let (_, delivery_id) = oracle.consumers[consumer].held[position];
             let outcome = draw_outcome(random, plan);
-            let number = oracle.settled(consumer, position, outcome);
             let peer = &mut self.peers[index];
-            peer.said.push(number);
-            world.clients[peer.client].settle(LinkId(link), delivery_id, &state_of(outcome));
+            let client = &mut world.clients[peer.client];
+            let transaction = match oracle.consumers[consumer].acquired.get(&delivery_id).copied() {
+                Some(transaction) if !oracle.is_open(transaction) => continue,
+                Some(transaction) => Some(transaction),
+                None => peer.dealings.draw(random),
+            };
+            if let Some(transaction) = transaction {
+                oracle.settled_in((consumer, position), outcome, transaction);
+                let name = oracle.transaction_number(transaction);
+                client.settle_in(LinkId(link), delivery_id, name, outcome_of(outcome));
+            } else {
+                peer.said.push(oracle.settled(consumer, position, outcome));
+                client.settle(LinkId(link), delivery_id, &outcome_of(outcome).into());
+            }
         }
     }
 
@@ -301,14 +339,14 @@ impl Workload {
         random: &mut Random,
         index: usize,
     ) {
-        let peer = &mut self.peers[index];
         let usable = |used: &Use| *used != Use::Ending;
-        let count = peer.links.values().filter(|used| usable(used)).count();
+        let links = &self.peers[index].links;
+        let count = links.values().filter(|used| usable(used)).count();
         if count == 0 {
             return;
         }
         let chosen = random.below(count);
-        let Some((&link, &used)) = peer.links.iter().filter(|(_, used)| usable(used)).nth(chosen) else {
+        let Some((&link, &used)) = links.iter().filter(|(_, used)| usable(used)).nth(chosen) else {
             return;
         };
         let stays = match used {
@@ -316,8 +354,13 @@ impl Workload {
                 let subscription = oracle.queues[oracle.consumers[consumer].queue].subscription();
                 subscription.is_some_and(|it| it.is_durable) && !random.one_in(4)
             }
-            Use::Sender { .. } | Use::Ending => false,
+            Use::Sender { stream, .. } if self.has_unwritten_posts(world, oracle, index, stream) => return,
+            Use::Sender { .. } | Use::Coordinator | Use::Ending => false,
         };
+        let peer = &mut self.peers[index];
+        if used == Use::Coordinator {
+            peer.dealings.abandon(oracle);
+        }
         if stays {
             world.clients[peer.client].suspend(LinkId(link));
         } else {
@@ -331,6 +374,7 @@ impl Workload {
         let peer = &mut self.peers[index];
         world.clients[peer.client].close();
         peer.is_closing = true;
+        peer.dealings.abandon(oracle);
         for used in std::mem::take(&mut peer.links).into_values() {
             end_of_use(used, oracle, false);
         }
@@ -348,6 +392,7 @@ impl Workload {
             return;
         }
         peer.is_alive = false;
+        peer.dealings.abandon(oracle);
         for number in std::mem::take(&mut peer.said) {
             oracle.unheard(number);
         }
@@ -368,6 +413,9 @@ impl Workload {
             }
         }
         for (token, outcome) in std::mem::take(&mut client.outcomes) {
+            if peer.dealings.answered(oracle, index, (token, &outcome)) {
+                continue;
+            }
             let number = peer.waiting.remove(&token);
             let (number, _) = number.unwrap_or_else(|| panic!("token {token} is answered twice"));
             if peer.is_alive && !peer.is_closing {
@@ -382,7 +430,7 @@ impl Workload {
                     end_of_use(used, oracle, false);
                 }
                 Some(used) => {
-                    assert!(peer.is_closing, "link {link:?} ended: {error:?}");
+                    assert!(peer.is_closing, "link {link:?} ended: {error:?} {used:?} of client {index}");
                     end_of_use(used, oracle, false);
                 }
             }
@@ -439,14 +487,15 @@ impl Workload {
         }
     }
 
-    /// Every drain of a client was answered.
+    /// Every drain of a client was answered, and every transaction has ended.
     pub(crate) fn check_drained(&self, world: &World, oracle: &Oracle, index: usize) {
         let peer = &self.peers[index];
+        assert!(peer.dealings.is_idle(), "client {index} waits for its coordinator: {:?}", peer.dealings);
         for (link, used) in &peer.links {
             let drains = *used != Use::Ending && world.clients[peer.client].is_draining(LinkId(*link));
             let consumer = match used {
                 Use::Receiver { consumer } => Some(&oracle.consumers[*consumer]),
-                Use::Sender { .. } | Use::Ending => None,
+                Use::Sender { .. } | Use::Coordinator | Use::Ending => None,
             };
             let queue = consumer.map(|consumer| &oracle.queues[consumer.queue]);
             let credit = world.clients[peer.client].credit_left(LinkId(*link));
@@ -502,7 +551,7 @@ fn draw_message(random: &mut Random, plan: &Plan, (queue, stream, peer): (usize,
 fn write_message(
     client: &mut Client,
     random: &mut Random,
-    (link, to): (LinkId, Option<&str>),
+    (link, transaction, to): (LinkId, Option<u32>, Option<&str>),
     number: usize,
     sent: &Sent,
 ) -> u64 {
@@ -514,14 +563,14 @@ fn write_message(
     let delay = [("x-opt-delivery-delay", Value::Ulong(1 + random.below(DELAY_MS_MAX) as u64))];
     let annotations = if sent.is_delayed { &delay[..] } else { &[] };
     let body = Oracle::body(number, sent.size);
-    client.send_whole(link, &body, &properties, (&application, annotations), &header)
+    client.send_whole((link, transaction), &body, &properties, (&application, annotations), &header)
 }
 
 fn end_of_use(used: Use, oracle: &mut Oracle, is_closed: bool) {
     match used {
         Use::Sender { stream, .. } => oracle.sender_gone(stream),
         Use::Receiver { consumer } => oracle.consumer_gone(consumer, is_closed),
-        Use::Ending => {}
+        Use::Coordinator | Use::Ending => {}
     }
 }
 
@@ -539,14 +588,14 @@ fn draw_outcome(random: &mut Random, plan: &Plan) -> Settling {
     ][random.below(6)]
 }
 
-fn state_of(outcome: Settling) -> DeliveryState<'static> {
+fn outcome_of(outcome: Settling) -> Outcome<'static> {
     let modified = |delivery_failed, undeliverable_here| {
-        DeliveryState::Modified(Modified { delivery_failed, undeliverable_here, ..Modified::default() })
+        Outcome::Modified(Modified { delivery_failed, undeliverable_here, ..Modified::default() })
     };
     match outcome {
-        Settling::Accepted => DeliveryState::Accepted,
-        Settling::Rejected => DeliveryState::Rejected { error: None },
-        Settling::Released => DeliveryState::Released,
+        Settling::Accepted => Outcome::Accepted,
+        Settling::Rejected => Outcome::Rejected { error: None },
+        Settling::Released => Outcome::Released,
         Settling::Failed => modified(true, false),
         Settling::NotHere => modified(false, true),
     }

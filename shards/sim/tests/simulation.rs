@@ -16,14 +16,6 @@ fn whatever_happens_every_message_ends_once() {
     assert!(deliveries > 100 * seeds, "something happens: {deliveries} deliveries");
 }
 
-/// Drains that nobody answered: on a queue that goes by load, at the prefetch, and with acknowledgements that crossed the answer.
-#[test]
-fn s23_drains_of_seeds_that_found_something() {
-    for (seed, events) in [(77, 5_000), (114, 5_000), (269, 8_000)] {
-        Simulation::new(Options { seed, events, shards: None, check_every: 2 }).run();
-    }
-}
-
 #[test]
 fn a_seed_is_the_same_run_every_time() {
     for seed in 1000..1004 {
