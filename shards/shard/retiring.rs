@@ -449,8 +449,8 @@ impl Shard {
         }
     }
 
-    /// Messages that were sent in part inside a transaction that rolls back are not sent to their end; answers their places.
-    fn abort_parts(
+    /// Messages that were sent in part inside a transaction on these links are not sent to their end; answers their places.
+    pub(crate) fn abort_parts(
         &mut self,
         now: u64,
         slot: ConnectionSlot,

@@ -510,15 +510,18 @@ impl Shard {
         };
         transaction.phase = Phase::Gathering(discharge);
         // AMQP 1.0 §4.4.3: the links' txn-id is cleared, their credit is not.
+        let mut presettled = Vec::new();
         for link in &transaction.acquirers {
-            if let Some(Some(bound)) = links.get_mut(link.0 as usize)
-                && let Some(consumer) = bound.consumer_mut()
-                && consumer.transaction == Some(number)
-            {
+            let Some(Some(bound)) = links.get_mut(link.0 as usize) else { continue };
+            let Some(consumer) = bound.consumer_mut() else { continue };
+            presettled.extend(consumer.presettled.then_some(*link));
+            if consumer.transaction == Some(number) {
                 consumer.transaction = None;
                 protocol.set_transaction(*link, None);
             }
         }
+        // What is whole after this could not be taken back any more.
+        self.abort_parts(now, slot, number, &presettled);
         self.advance_transaction(now, slot, number);
         true
     }

@@ -222,6 +222,41 @@ fn a_part_of_a_message_is_taken_back_with_its_transaction() {
     }
 }
 
+/// What is sent settled, and in part when its transaction is discharged, is not sent to its end while that waits for a shard: it could
+/// not be taken back.
+#[test]
+fn a_part_that_is_sent_settled_does_not_outlive_the_discharge() {
+    for fail in [false, true] {
+        let mut world = world(2);
+        let names: Vec<String> =
+            (0..2).map(|shard| names_homed_at(shard, 2).next().expect("there is one")).collect();
+        let client = world.connect(0);
+        let coordinator = world.clients[client].attach_coordinator("txn", &[]);
+        let attach =
+            |name: &String| world.clients[client].attach_sender(name, name, &SenderOptions::default());
+        let senders: Vec<LinkId> = names.iter().map(attach).collect();
+        let options = ReceiverOptions { presettled: true, ..ReceiverOptions::default() };
+        let receiver = world.clients[client].attach_receiver("r", &names[0], &options);
+        world.clients[client].send(senders[0], &"l".repeat(3_000_000));
+        world.clients[client].declare(coordinator);
+        world.run();
+        world.stall(1, true);
+        world.clients[client].send_in(senders[1], 1, "waits");
+        world.client_reads(client, false);
+        world.clients[client].credit_in(receiver, 1, 1);
+        let token = world.clients[client].discharge(coordinator, 1, fail);
+        world.run();
+        world.client_reads(client, true);
+        world.run();
+        // The credit that the client has back is for one outside of the transaction.
+        let inside: Vec<_> = world.clients[client].received.iter().map(|r| r.transaction).collect();
+        assert_eq!(inside, [None], "fail: {fail}");
+        world.stall(1, false);
+        world.run();
+        assert_eq!(world.clients[client].outcome(token), Some("accepted"));
+    }
+}
+
 /// A transaction of which a message has arrived in part must not be discharged.
 #[test]
 fn a_message_in_part_forbids_the_discharge() {
