@@ -280,24 +280,20 @@ impl<M: Message> Engine<M> {
 pub(crate) struct Reader<'a, M> {
     message: &'a M,
     delivery_count: u32,
-    acquired_count: u32,
 }
 
 impl<'a, M: Message> Reader<'a, M> {
     pub(crate) fn new(store: &'a Store<M>, entry: EntryRef) -> Option<Self> {
         let entry = store.entry(entry);
-        Some(Reader {
-            message: entry.message.as_ref()?,
-            delivery_count: entry.delivery_count(),
-            acquired_count: entry.acquired_count(),
-        })
+        Some(Reader { message: entry.message.as_ref()?, delivery_count: entry.delivery_count() })
     }
 }
 
 impl<M: Message> Fields for Reader<'_, M> {
     fn field(&self, field: &Field) -> selector::Value<'_> {
         match field {
-            Field::Header(HeaderField::Redelivered) => selector::Value::Bool(self.acquired_count > 0),
+            // As clients read it from the header's delivery-count. JMS 2.0 §3.5.11: set only if the count below is 2 or more.
+            Field::Header(HeaderField::Redelivered) => selector::Value::Bool(self.delivery_count > 0),
             // JMS 2.0 §3.5.11: the first delivery has the count 1.
             Field::Header(HeaderField::DeliveryCount) => {
                 selector::Value::Int(i64::from(self.delivery_count) + 1)

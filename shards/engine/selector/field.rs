@@ -37,7 +37,7 @@ pub enum HeaderField {
     Expiration,
     /// `JMSDeliveryTime`: integer, milliseconds since the Unix epoch.
     DeliveryTime,
-    /// `JMSRedelivered`: boolean. Changes when the message comes back.
+    /// `JMSRedelivered`: boolean, whether a delivery has failed. Changes when the message comes back.
     Redelivered,
     /// `JMSXDeliveryCount`: integer, 1 at the first delivery. Changes when the message comes back.
     DeliveryCount,

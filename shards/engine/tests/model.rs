@@ -69,7 +69,7 @@ const FILTERS: [Known; 6] = [
     ("color IN ('red', 'green')", |entry| ["red", "green"].contains(&entry.note.color)),
     ("weight > 3", |entry| entry.note.weight > 3),
     ("color <> 'red' AND weight < 6", |entry| entry.note.color != "red" && entry.note.weight < 6),
-    ("JMSRedelivered = FALSE", |entry| entry.acquisitions == 0),
+    ("JMSRedelivered = FALSE", |entry| entry.deliveries == 0),
 ];
 
 const REDELIVERY: RedeliveryDelay =

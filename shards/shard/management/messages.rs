@@ -284,7 +284,7 @@ struct Shown<'a> {
 impl Fields for Shown<'_> {
     fn field(&self, field: &Field) -> selector::Value<'_> {
         match field {
-            Field::Header(HeaderField::Redelivered) => selector::Value::Bool(self.view.acquired_count > 0),
+            Field::Header(HeaderField::Redelivered) => selector::Value::Bool(self.view.delivery_count > 0),
             Field::Header(HeaderField::DeliveryCount) => {
                 selector::Value::Int(i64::from(self.view.delivery_count) + 1)
             }
