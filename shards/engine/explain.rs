@@ -16,7 +16,7 @@ impl<M: Message> Engine<M> {
         let lent = self.lent.filter(|entry| self.store.queue(*entry) == index);
         Some(Depth {
             messages: entries.messages,
-            bytes: entries.bytes + lent.map_or(0, |entry| self.lent_size(entry)),
+            bytes: entries.bytes + lent.map_or(0, |entry| self.size_of(entry)),
             available: entries.messages - entries.acquired - entries.held - entries.pending - entries.retired,
             acquired: entries.acquired,
             held: entries.held,

@@ -126,6 +126,13 @@ impl<M: Message> Engine<M> {
         self.store.entry(entry).is_free().then_some(entry)
     }
 
+    /// The same for a pending entry that is about to be committed.
+    pub(crate) fn find_replaced_by_pending(&self, entry: EntryRef) -> Option<EntryRef> {
+        let queue = self.store.queue(entry);
+        let values = self.queues[queue].last_values.as_ref()?;
+        self.find_replaced(queue, values.pending.get(&self.store.place(entry))?)
+    }
+
     /// A new entry has a key. It is the last of its key from now on, or, if it is `pending`, from when its transaction commits it.
     pub(crate) fn note_key(&mut self, queue: u32, entry: EntryRef, key: Box<[u8]>, pending: bool) {
         self.store.entry_mut(entry).set_keyed();

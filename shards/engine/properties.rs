@@ -67,7 +67,8 @@ pub enum Overflow {
     /// It is refused.
     #[default]
     Reject,
-    /// The oldest entries that nobody holds are dropped to make room. If all are held the queue overshoots.
+    /// The oldest entries that nobody holds are dropped to make room. If all are held the queue overshoots. What is published inside
+    /// a transaction makes room when it is committed.
     DropOldest,
     /// It is taken all the same, and its producers are to wait: [`Engine::is_full`](crate::Engine::is_full) says so, and
     /// [`Engine::poll_room`](crate::Engine::poll_room) when they may go on. The queue overshoots by what is on its way.

@@ -29,7 +29,7 @@ impl<M: Message> Engine<M> {
         let size = publication.message.size() as u64;
         let key = publication.last_value.as_ref().filter(|_| !publication.pending);
         let replaced = key.and_then(|key| self.find_replaced(index, key));
-        if let Err(refusal) = self.make_room(index, size, replaced) {
+        if let Err(refusal) = self.admit(index, size, replaced, publication.pending) {
             self.queues[index].counters.refused_publications += 1;
             return Err((publication.message, refusal));
         }

@@ -82,6 +82,7 @@ pub(crate) struct Entries {
     pub(crate) acquired: u64,
     pub(crate) held: u64,
     pub(crate) pending: u64,
+    pub(crate) pending_bytes: u64,
     pub(crate) retired: u64,
 }
 
@@ -246,6 +247,7 @@ impl Entries {
             acquired: 0,
             held: 0,
             pending: 0,
+            pending_bytes: 0,
             retired: 0,
         }
     }

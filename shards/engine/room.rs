@@ -3,12 +3,15 @@
 //! A limit counts what is in the queue, whatever its state. At the limit, `overflow` says what happens: the publication is refused;
 //! the oldest entries that nobody holds are dropped; or it is taken all the same and the queue is *full* ([`Engine::is_full`]) until
 //! it is back below its limits: then [`Engine::poll_room`] names it, once, unless it is full again by then.
+//!
+//! A pending entry counts where publications are refused or producers wait. Where the oldest are dropped it counts for nothing and
+//! drops nothing before it is committed, as if it were published then: a transaction that is rolled back has changed nothing.
 
 use crate::engine::{Engine, Message};
 use crate::entry::EntryRef;
 use crate::ids::QueueId;
 use crate::properties::{DeadLetterReason, EnqueueRefusal, Overflow};
-use crate::queue::Extras;
+use crate::queue::{Extras, Queue};
 
 /// Entries `DropOldest` looks at for one publication. When none of them can be dropped the queue overshoots, and the
 /// next publication goes on from there.
@@ -71,12 +74,13 @@ impl<M: Message> Engine<M> {
         }
     }
 
-    /// Whether a publication can be taken. `replaced`: an entry that will be gone for it.
-    pub(crate) fn make_room(
+    /// Whether a publication can be taken, and room for it where that is made. `replaced`: an entry that will be gone for it.
+    pub(crate) fn admit(
         &mut self,
         queue: u32,
         size: u64,
         replaced: Option<EntryRef>,
+        pending: bool,
     ) -> Result<(), EnqueueRefusal> {
         if self.store.count() >= u64::from(self.limits.entries_max) {
             return Err(EnqueueRefusal::ShardFull);
@@ -85,26 +89,53 @@ impl<M: Message> Engine<M> {
             return Ok(());
         }
         self.measure_lent();
-        let properties = self.queues[queue].properties;
-        let message = replaced.and_then(|entry| self.store.entry(entry).message.as_ref());
-        let (gone, gone_bytes) = message.map_or((0, 0), |message| (1, message.size() as u64));
-        let mut steps = DROP_STEPS_MAX;
-        loop {
-            let entries = &self.queues[queue].entries;
-            let (messages, bytes) = (entries.messages - gone, entries.bytes - gone_bytes);
-            let refusal = if properties.messages_max.is_some_and(|max| messages >= max) {
-                EnqueueRefusal::MessagesFull
-            } else if properties.bytes_max.is_some_and(|max| bytes.saturating_add(size) > max) {
-                EnqueueRefusal::BytesFull
-            } else {
-                return Ok(());
-            };
-            match properties.overflow {
-                Overflow::Reject => return Err(refusal),
-                Overflow::Block => return Ok(()),
-                Overflow::DropOldest if !self.drop_oldest(queue, replaced, &mut steps) => return Ok(()),
-                Overflow::DropOldest => {}
+        match self.queues[queue].properties.overflow {
+            Overflow::Block => Ok(()),
+            Overflow::Reject => self.lacking(queue, size, replaced).map_or(Ok(()), Err),
+            Overflow::DropOldest => {
+                if !pending {
+                    self.make_room(queue, size, replaced);
+                }
+                Ok(())
             }
+        }
+    }
+
+    /// A pending entry is about to be committed.
+    pub(crate) fn admit_pending(&mut self, entry: EntryRef, replaced: Option<EntryRef>) {
+        let queue = self.store.queue(entry);
+        let extras = self.queues[queue].extras;
+        if extras.has(Extras::DROPS) && extras.has(Extras::LIMITS) {
+            self.measure_lent();
+            self.make_room(queue, self.size_of(entry), replaced);
+        }
+    }
+
+    /// Drops the oldest until one more message of this size fits, or there is nothing to be dropped.
+    fn make_room(&mut self, queue: u32, size: u64, replaced: Option<EntryRef>) {
+        let mut steps = DROP_STEPS_MAX;
+        while self.lacking(queue, size, replaced).is_some() && self.drop_oldest(queue, replaced, &mut steps) {
+        }
+    }
+
+    /// The limit that one more message of this size would break.
+    fn lacking(&self, queue: u32, size: u64, replaced: Option<EntryRef>) -> Option<EnqueueRefusal> {
+        let Queue { properties, entries, .. } = &self.queues[queue];
+        let (mut messages, mut bytes) = (entries.messages, entries.bytes);
+        if properties.overflow == Overflow::DropOldest {
+            messages -= entries.pending;
+            bytes -= entries.pending_bytes;
+        }
+        if let Some(replaced) = replaced {
+            messages -= 1;
+            bytes -= self.size_of(replaced);
+        }
+        if properties.messages_max.is_some_and(|max| messages >= max) {
+            Some(EnqueueRefusal::MessagesFull)
+        } else if properties.bytes_max.is_some_and(|max| bytes.saturating_add(size) > max) {
+            Some(EnqueueRefusal::BytesFull)
+        } else {
+            None
         }
     }
 

@@ -113,14 +113,14 @@ impl<M: Message> Engine<M> {
     pub(crate) fn measure_lent(&mut self) {
         if let Some(entry) = self.lent.take() {
             let queue = self.store.queue(entry);
-            self.queues[queue].entries.bytes += self.lent_size(entry);
+            self.queues[queue].entries.bytes += self.size_of(entry);
             if self.queues[queue].extras.has(Extras::BLOCKS) {
                 self.note_room(queue);
             }
         }
     }
 
-    pub(crate) fn lent_size(&self, entry: EntryRef) -> u64 {
+    pub(crate) fn size_of(&self, entry: EntryRef) -> u64 {
         self.store.entry(entry).message.as_ref().map_or(0, |message| message.size() as u64)
     }
 

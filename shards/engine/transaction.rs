@@ -2,9 +2,9 @@
 //!
 //! The engine knows no transactions, only entries that belong to one, which whoever runs it names by queue and place:
 //!
-//! - *Pending*: enqueued inside it. The entry has its place, counts for the queue's limits and has no timer, but nobody sees it:
-//!   no consumer, no browser, no purge, no dropping of the oldest. Committed, it is available at its place, before what came
-//!   later; what was to be held until a time that has not come is held; what has expired meanwhile is gone.
+//! - *Pending*: enqueued inside it. The entry has its place and no timer, but nobody sees it: no consumer, no browser, no purge, no
+//!   dropping of the oldest. For the queue's limits see `room`. Committed, it is available at its place, before what came later; what
+//!   was to be held until a time that has not come is held; what has expired meanwhile is gone.
 //! - *Retired*: settled by its consumer inside it. The entry is no delivery any more: it does not count for the prefetch, has no
 //!   ack deadline, and stays when the consumer closes. Committed, its outcome happens to it; rolled back, it returns to its place, or
 //!   to its consumer, whichever is asked for.
@@ -31,11 +31,16 @@ impl<M: Message> Engine<M> {
         let Some(entry) = self.find_in(queue, place, State::Pending) else {
             return false;
         };
+        let is_expired = self.store.entry(entry).is_expired(now);
+        if !is_expired {
+            let replaced = self.find_replaced_by_pending(entry);
+            self.admit_pending(entry, replaced);
+        }
         let held_until = self.end_pending(entry).filter(|until| *until > now);
         let index = self.store.queue(entry);
         self.queues[index].counters.enqueued += 1;
         self.forget_drop_mark(entry);
-        if self.store.entry(entry).is_expired(now) {
+        if is_expired {
             self.bury(entry, DeadLetterReason::Expired);
         } else {
             self.introduce(now, entry, held_until, true, Cause::Committed);
@@ -162,7 +167,9 @@ impl<M: Message> Engine<M> {
         stored.set_state(State::Pending);
         stored.set_held_until(held_until);
         let group = stored.group;
+        let size = self.size_of(entry);
         self.queues[queue].entries.pending += 1;
+        self.queues[queue].entries.pending_bytes += size;
         if group != NONE {
             // It has an entry now, although nothing to show.
             self.refresh_group(queue, group, Cause::Published);
@@ -172,7 +179,9 @@ impl<M: Message> Engine<M> {
     /// An entry leaves its state of pending; answers until when it is to be held.
     fn end_pending(&mut self, entry: EntryRef) -> Option<u64> {
         let queue = self.store.queue(entry);
+        let size = self.size_of(entry);
         self.queues[queue].entries.pending -= 1;
+        self.queues[queue].entries.pending_bytes -= size;
         self.store.entry_mut(entry).take_held_until()
     }
 

@@ -64,10 +64,12 @@ impl<M: Message> Engine<M> {
         assert_eq!(entries.messages, live.len() as u64);
         assert_eq!((entries.acquired, entries.held), (count(State::Acquired), count(State::Held)));
         assert_eq!((entries.pending, entries.retired), (count(State::Pending), count(State::Retired)));
+        let pending = live.iter().filter(|entry| self.store.entry(**entry).state() == State::Pending);
+        assert_eq!(entries.pending_bytes, pending.map(|entry| self.size_of(*entry)).sum::<u64>());
         let bytes = live.iter().filter_map(|entry| self.store.entry(*entry).message.as_ref());
         let lent = self.lent.filter(|entry| self.store.queue(*entry) == index);
         let bytes: u64 = bytes.map(|message| message.size() as u64).sum();
-        assert_eq!(entries.bytes + lent.map_or(0, |entry| self.lent_size(entry)), bytes);
+        assert_eq!(entries.bytes + lent.map_or(0, |entry| self.size_of(entry)), bytes);
         let takeable = live.iter().filter(|entry| self.store.is_takeable(**entry)).count();
         assert_eq!(entries.takeable, takeable as u64);
         let mut held: BTreeMap<u32, u32> = BTreeMap::new();

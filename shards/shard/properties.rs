@@ -214,7 +214,8 @@ pub const PROPERTIES: &[Property] = &[
         Merge::Strictest,
         "reject",
         "What a full queue does with one more message: reject it; drop the oldest that no consumer holds; or block: take \
-         it, and give its producer no more credit until there is room.",
+         it, and give its producer no more credit until there is room. What is sent in a transaction counts from then on \
+         if it may be rejected or block; the oldest are dropped for it when it commits, and never if it does not.",
     ),
     property(
         "dead-letter",

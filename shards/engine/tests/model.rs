@@ -199,7 +199,7 @@ impl Model {
         };
         let last = self.last_of(key.filter(|_| !pending));
         let gone = last.filter(|place| self.entries[place].is_free());
-        let room = self.make_room(gone);
+        let room = pending && self.properties.overflow == Overflow::DropOldest || self.make_room(gone);
         let place = match self.engine.enqueue(self.now, self.queue, publication) {
             Ok(place) => place,
             Err((back, why)) => {
@@ -249,7 +249,7 @@ impl Model {
         let Some(max) = self.properties.messages_max else {
             return true;
         };
-        while (self.entries.len() - usize::from(gone.is_some())) as u64 >= max {
+        while (self.counted() - usize::from(gone.is_some())) as u64 >= max {
             match self.properties.overflow {
                 Overflow::Reject => return false,
                 Overflow::Block => return true,
@@ -264,6 +264,13 @@ impl Model {
             self.bury(oldest);
         }
         true
+    }
+
+    /// The entries that count for the limit.
+    fn counted(&self) -> usize {
+        let drops = self.properties.overflow == Overflow::DropOldest;
+        let counts = |entry: &&Entry| !(drops && matches!(entry.state, State::Pending(_)));
+        self.entries.values().filter(counts).count()
     }
 
     /// Properties change while the queue runs.

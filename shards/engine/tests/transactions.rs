@@ -93,9 +93,9 @@ fn purge_and_dropping_the_oldest_leave_alone_what_transactions_have() {
     retire(&mut bench, taker, got);
     bench.pause(taker, PauseReason::NoCredit);
     let place = bench.put(pending(note(2)));
-    bench.put_all([3, 4]);
+    bench.put_all([3, 4, 5]);
     assert_eq!(bench.engine.take_dead_letter().map(|letter| letter.message.id), Some(3));
-    assert_eq!(bench.purge().len(), 1);
+    assert_eq!(bench.purge().len(), 2);
     assert_eq!((bench.depth().pending, bench.depth().retired, bench.depth().messages), (1, 1, 2));
 
     // Decided, they are dropped like any other.
@@ -104,6 +104,87 @@ fn purge_and_dropping_the_oldest_leave_alone_what_transactions_have() {
     bench.put_all([5, 6, 7]);
     let dropped = std::iter::from_fn(|| bench.engine.take_dead_letter());
     assert_eq!(dropped.map(|letter| letter.message.id).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// A full queue of two that drops the oldest, of which a transaction has so many more.
+fn dropping(limits: QueueProperties, posts: u64) -> (Bench, Vec<Place>) {
+    let overflow = Overflow::DropOldest;
+    let mut bench = Bench::new(QueueProperties { overflow, dead_letter: true, ..limits });
+    bench.put_all([1, 2]);
+    let places = (0..posts).map(|id| bench.put(pending(note(10 + id)))).collect();
+    (bench, places)
+}
+
+fn dropped(bench: &mut Bench) -> Vec<u64> {
+    std::iter::from_fn(|| bench.engine.take_dead_letter()).map(|letter| letter.message.id).collect()
+}
+
+/// Two of ten bytes fit.
+fn two_fit() -> [QueueProperties; 2] {
+    let default = QueueProperties::default();
+    [QueueProperties { messages_max: Some(2), ..default }, QueueProperties { bytes_max: Some(25), ..default }]
+}
+
+#[test]
+fn the_oldest_are_dropped_when_it_commits_and_never_if_it_does_not() {
+    for limits in two_fit() {
+        let (mut bench, places) = dropping(limits, 5);
+        assert_eq!((dropped(&mut bench), bench.depth().messages), (vec![], 7));
+        for place in places {
+            assert!(bench.engine.drop_pending(bench.queue, place));
+            bench.check();
+        }
+        let taker = bench.ready(0);
+        assert_eq!((dropped(&mut bench), bench.ids_for(taker)), (vec![], vec![1, 2]));
+
+        let (mut bench, places) = dropping(limits, 5);
+        for place in places {
+            assert!(commit(&mut bench, place));
+        }
+        assert_eq!(dropped(&mut bench), [1, 2, 10, 11, 12], "the oldest first, and down to the limit");
+        let taker = bench.ready(0);
+        assert_eq!(bench.ids_for(taker), [13, 14]);
+    }
+}
+
+#[test]
+fn what_may_still_be_taken_back_drops_nothing_by_way_of_others() {
+    for limits in two_fit() {
+        let (mut bench, places) = dropping(limits, 5);
+        bench.put(note(3));
+        assert_eq!(dropped(&mut bench), [1]);
+        for place in places {
+            assert!(bench.engine.drop_pending(bench.queue, place));
+        }
+        let taker = bench.ready(0);
+        assert_eq!(bench.ids_for(taker), [2, 3]);
+    }
+}
+
+/// What it has consumed makes room for what it brings, and so does the older value that is replaced; what has expired needs none.
+#[test]
+fn a_commit_drops_no_more_than_it_must() {
+    let (mut bench, places) = dropping(two_fit()[0], 1);
+    let taker = bench.ready(0);
+    let got = bench.pull(taker).unwrap();
+    bench.pause(taker, PauseReason::NoCredit);
+    retire(&mut bench, taker, got);
+    assert!(commit_retired(&mut bench, got, Outcome::Accepted));
+    assert!(commit(&mut bench, places[0]));
+    assert_eq!((dropped(&mut bench), bench.depth().messages), (vec![], 2));
+
+    let (mut bench, _) = dropping(two_fit()[0], 0);
+    let keyed = |id| Publication { last_value: Some(b"k".as_slice().into()), ..note(id) };
+    bench.put(keyed(3));
+    let place = bench.put(pending(keyed(4)));
+    let expires_at = Some(bench.now + TICK);
+    let late = bench.put(pending(Publication { expires_at, ..note(5) }));
+    assert!(commit(&mut bench, place));
+    bench.pass(2);
+    assert!(commit(&mut bench, late));
+    assert_eq!(dropped(&mut bench), [1, 5], "the first for the third, which the fourth replaces");
+    let taker = bench.ready(0);
+    assert_eq!(bench.ids_for(taker), [2, 4]);
 }
 
 #[test]

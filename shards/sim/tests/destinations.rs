@@ -426,6 +426,38 @@ fn a_non_destructive_queue_shows_everything_to_everyone() {
     });
 }
 
+/// What is posted drops the oldest when it commits, and nothing when it does not.
+#[test]
+fn s47_drop_oldest_waits_for_the_commit() {
+    Stage::both("messages-max=2 overflow=drop-oldest", |mut stage| {
+        stage.send(&["0", "1"]);
+        let coordinator = stage.world.clients[stage.producer].attach_coordinator("txn", &[]);
+        stage.world.run();
+        for fail in [true, false] {
+            let client = &mut stage.world.clients[stage.producer];
+            let declare = client.declare(coordinator);
+            stage.world.run();
+            let client = &mut stage.world.clients[stage.producer];
+            let number = client.outcome(declare).and_then(|it| it.strip_prefix("declared ")?.parse().ok());
+            let number = number.expect("there is room");
+            for body in ["2", "3", "4"] {
+                client.send_in(stage.sender, number, body);
+            }
+            stage.world.run();
+            assert_eq!(stage.messages(), 5);
+            stage.world.clients[stage.producer].discharge(coordinator, number, fail);
+            stage.world.run();
+            assert_eq!(stage.messages(), 2);
+            let browse = ReceiverOptions { browse: true, ..ReceiverOptions::default() };
+            let client = &mut stage.world.clients[stage.consumer];
+            let link = client.attach_receiver(&format!("r{fail}"), &stage.queue, &browse);
+            client.credit(link, 10);
+            stage.world.run();
+            assert_eq!(stage.bodies(link), if fail { ["0", "1"] } else { ["3", "4"] });
+        }
+    });
+}
+
 #[test]
 fn s53_a_queue_goes_with_its_last_consumer_and_its_producers_are_told() {
     Stage::both("auto-delete=true", |mut stage| {

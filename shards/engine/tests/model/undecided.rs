@@ -19,12 +19,15 @@ impl Model {
             }
             State::Pending(until) => {
                 assert!(self.engine.commit_pending(now, queue, place));
-                let last = self.last_of(self.entries[&place].key);
-                let entry = self.entries.get_mut(&place).unwrap();
-                entry.state = until.filter(|until| *until > now).map_or(State::Available, State::Held);
-                if entry.expires_at.is_some_and(|time| time <= now) {
+                if self.entries[&place].expires_at.is_some_and(|time| time <= now) {
                     self.bury(place);
                 } else {
+                    let last = self.last_of(self.entries[&place].key);
+                    if self.properties.overflow == Overflow::DropOldest {
+                        self.make_room(last.filter(|place| self.entries[place].is_free()));
+                    }
+                    let state = until.filter(|until| *until > now).map_or(State::Available, State::Held);
+                    self.entries.get_mut(&place).unwrap().state = state;
                     self.replace(last);
                 }
             }
