@@ -265,7 +265,8 @@ impl<M: Message> Engine<M> {
         Settled::Late
     }
 
-    fn browses(&self, consumer: ConsumerId) -> bool {
+    /// Whether a consumer acquires nothing: it asked to browse, or its queue is non-destructive.
+    pub fn browses(&self, consumer: ConsumerId) -> bool {
         self.resolve_consumer(consumer)
             .is_some_and(|index| self.classes[self.consumers[index].class].mode == AcquireMode::Browse)
     }

@@ -111,12 +111,14 @@ impl Shard {
         }
     }
 
-    /// Takes a delivery from its consumer until the transaction ends. False if it is not that consumer's any more.
+    /// Takes a delivery from its consumer until the transaction ends, if the consumer has acquired it and not just read it. False if
+    /// it is not that consumer's any more.
     pub(crate) fn retire(&mut self, now: u64, settlement: Settlement, retirement: Retirement) -> bool {
         let key = retirement.transaction;
         let returned = IfRolledBack::Returned { failed: retirement.failed_if_rolled_back };
+        let browses = self.engine.browses(settlement.consumer);
         let retired = self.take_from_consumer(now, settlement, returned);
-        let done = retired.is_some();
+        let done = browses || retired.is_some();
         let part = self.participations.by_key.entry(key).or_default();
         part.late |= !done;
         part.retired.extend(retired);
@@ -137,7 +139,10 @@ impl Shard {
         if_rolled_back: IfRolledBack,
     ) -> Option<Retired> {
         let Settlement { consumer, place, acquisition, outcome, annotations, stamp, .. } = settlement;
-        let queue = self.engine.explain(consumer).map(|view| view.queue);
+        if self.engine.browses(consumer) {
+            return None;
+        }
+        let queue = self.engine.queue_of(consumer);
         match (queue, self.engine.retire(now, consumer, place, acquisition)) {
             (Some(queue), Settled::Done) => {
                 let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
@@ -197,7 +202,8 @@ impl Shard {
         }
         let held = |settlement: &Settlement| {
             let Settlement { consumer, place, acquisition, .. } = *settlement;
-            self.engine.message(consumer, place, acquisition).is_some()
+            // Who only reads holds nothing that could be lost.
+            self.engine.browses(consumer) || self.engine.message(consumer, place, acquisition).is_some()
         };
         if !settlements.iter().all(held) {
             return Vote::Late;

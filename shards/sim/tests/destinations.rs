@@ -5,7 +5,7 @@ use corelane_shard::limits::TURN_QUEUES_EXPIRED_MAX;
 use corelane_shard::properties::{PropertyValue, set};
 use corelane_shard::{DestinationRule, Lane, Shard};
 use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
-use corelane_wire::amqp10::{DeliveryState, Header, Modified, Properties, Value};
+use corelane_wire::amqp10::{DeliveryState, Header, Modified, Outcome, Properties, Value};
 
 const SECOND: u64 = 1_000_000;
 const FULL: &str = "rejected amqp:resource-limit-exceeded";
@@ -424,6 +424,39 @@ fn a_non_destructive_queue_shows_everything_to_everyone() {
         assert_eq!(stage.bodies(second), ["0", "1", "2"]);
         assert_eq!(stage.messages(), 3);
     });
+}
+
+/// Who only reads says so inside a transaction as well, settled or not, and that is no reason for it to fail.
+#[test]
+fn a_transaction_commits_what_was_only_read() {
+    for settles_second in [false, true] {
+        Stage::both("non-destructive=true", |mut stage| {
+            stage.send(&["0", "1"]);
+            let client = &mut stage.world.clients[stage.consumer];
+            let coordinator = client.attach_coordinator("txn", &[]);
+            let options = ReceiverOptions { settles_second, ..ReceiverOptions::default() };
+            let link = client.attach_receiver("r", &stage.queue, &options);
+            client.credit(link, 10);
+            for commits in [true, false] {
+                let declare = stage.world.clients[stage.consumer].declare(coordinator);
+                stage.world.run();
+                let client = &mut stage.world.clients[stage.consumer];
+                let number = client.outcome(declare).and_then(|it| it.strip_prefix("declared ")?.parse().ok());
+                let number = number.expect("there is room");
+                let delivery_id = client.received[usize::from(!commits)].delivery_id;
+                client.settle_in(link, delivery_id, number, Outcome::Accepted);
+                stage.world.run();
+                let client = &mut stage.world.clients[stage.consumer];
+                let discharge = client.discharge(coordinator, number, !commits);
+                stage.world.run();
+                assert_eq!(stage.world.clients[stage.consumer].outcome(discharge), Some("accepted"));
+            }
+            assert_eq!(stage.messages(), 2);
+            assert_eq!(stage.shard().counters().settlements_late, 0);
+            let other = stage.receive(10);
+            assert_eq!(stage.bodies(other), ["0", "1"]);
+        });
+    }
 }
 
 /// What is posted drops the oldest when it commits, and nothing when it does not.
