@@ -117,11 +117,10 @@ impl<M> Entry<M> {
         (self.holder, self.acquisition) = (until as u32, (until >> 32) as u32);
     }
 
-    /// Until when a pending entry is to be held. It is not noted any more.
-    pub(crate) fn take_held_until(&mut self) -> Option<u64> {
+    /// Until when a pending entry is to be held.
+    pub(crate) fn held_until(&self) -> Option<u64> {
         debug_assert!(self.state() == State::Pending);
         let until = u64::from(self.acquisition) << 32 | u64::from(self.holder);
-        (self.holder, self.acquisition) = (NONE, 0);
         (until != 0).then_some(until)
     }
 

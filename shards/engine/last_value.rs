@@ -2,9 +2,10 @@
 //!
 //! A table from key to place for each queue that has keys; others pay nothing. A new message of a key takes the place of the
 //! older one in the table, and the older one is deleted, unless a consumer or a transaction has it: then it is dropped when it comes
-//! back. A message that is published inside a transaction takes its place when it is committed, whatever has come meanwhile.
+//! back. A message that is published inside a transaction takes its place when it is committed, and a delayed one when its time
+//! has come, whatever has come meanwhile: until then it replaces nothing and is not replaced.
 //!
-//! - a keyed entry that nobody has ⟹ the table names it;
+//! - a keyed entry that nobody has ⟹ the table names it, or it waits for its time;
 //! - the table names an entry ⟹ it is keyed, and in the queue.
 
 use std::collections::BTreeMap;
@@ -22,8 +23,8 @@ pub(crate) struct LastValues {
     values: Slots<LastValue>,
     by_key: HashTable<u32>,
     by_place: HashTable<u32>,
-    /// Keys of entries that wait for their transaction.
-    pending: BTreeMap<Place, Box<[u8]>>,
+    /// Keys of entries that wait for their transaction or their time.
+    waiting: BTreeMap<Place, Box<[u8]>>,
 }
 
 struct LastValue {
@@ -39,7 +40,7 @@ impl LastValues {
             values: Slots::new(),
             by_key: HashTable::new(),
             by_place: HashTable::new(),
-            pending: BTreeMap::new(),
+            waiting: BTreeMap::new(),
         }
     }
 
@@ -80,7 +81,7 @@ impl LastValues {
     pub(crate) fn remove(&mut self, place: Place, place_hash: u64) {
         let values = &self.values;
         let Some(slot) = self.by_place.find(place_hash, |slot| values[*slot].place == place).copied() else {
-            self.pending.remove(&place);
+            self.waiting.remove(&place);
             return;
         };
         self.forget_place(slot);
@@ -93,6 +94,10 @@ impl LastValues {
 
     pub(crate) fn is_last(&self, place: Place, place_hash: u64) -> bool {
         self.by_place.find(place_hash, |slot| self.values[*slot].place == place).is_some()
+    }
+
+    pub(crate) fn waits(&self, place: Place) -> bool {
+        self.waiting.contains_key(&place)
     }
 
     /// Checks that each is found by its key and by its place, and answers where the last values are.
@@ -130,25 +135,28 @@ impl<M: Message> Engine<M> {
     pub(crate) fn find_replaced_by_pending(&self, entry: EntryRef) -> Option<EntryRef> {
         let queue = self.store.queue(entry);
         let values = self.queues[queue].last_values.as_ref()?;
-        self.find_replaced(queue, values.pending.get(&self.store.place(entry))?)
+        self.find_replaced(queue, values.waiting.get(&self.store.place(entry))?)
     }
 
-    /// A new entry has a key. It is the last of its key from now on, or, if it is `pending`, from when its transaction commits it.
-    pub(crate) fn note_key(&mut self, queue: u32, entry: EntryRef, key: Box<[u8]>, pending: bool) {
+    /// A new entry has a key. It is the last of its key from now on, or, if it `waits`, when that ends.
+    pub(crate) fn note_key(&mut self, queue: u32, entry: EntryRef, key: Box<[u8]>, waits: bool) {
         self.store.entry_mut(entry).set_keyed();
-        if pending {
+        if waits {
             let place = self.store.place(entry);
-            self.queues[queue].last_values_mut().pending.insert(place, key);
+            self.queues[queue].last_values_mut().waiting.insert(place, key);
         } else {
             self.become_last(queue, entry, key);
         }
     }
 
-    /// A pending entry is committed.
-    pub(crate) fn commit_key(&mut self, entry: EntryRef) {
+    /// An entry waits no more, neither for its transaction nor for its time.
+    pub(crate) fn end_waiting(&mut self, entry: EntryRef) {
+        if !self.store.entry(entry).keyed() {
+            return;
+        }
         let (queue, place) = (self.store.queue(entry), self.store.place(entry));
         let values = self.queues[queue].last_values.as_mut();
-        if let Some(key) = values.and_then(|values| values.pending.remove(&place)) {
+        if let Some(key) = values.and_then(|values| values.waiting.remove(&place)) {
             self.become_last(queue, entry, key);
         }
     }

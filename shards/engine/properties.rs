@@ -91,7 +91,7 @@ pub struct Publication<M> {
     /// [`commit_pending`](crate::Engine::commit_pending).
     pub pending: bool,
     /// Of all messages with this key the queue keeps the last: an older one is deleted, or, if a consumer holds it, dropped instead
-    /// of going back.
+    /// of going back. One that is delayed, or pending, is the last from when that ends.
     pub last_value: Option<Box<[u8]>>,
 }
 

@@ -27,7 +27,9 @@ impl<M: Message> Engine<M> {
         };
         self.now = now;
         let size = publication.message.size() as u64;
-        let key = publication.last_value.as_ref().filter(|_| !publication.pending);
+        let held_until = publication.held_until.filter(|until| *until > now);
+        let waits = publication.pending || held_until.is_some();
+        let key = publication.last_value.as_ref().filter(|_| !waits);
         let replaced = key.and_then(|key| self.find_replaced(index, key));
         if let Err(refusal) = self.admit(index, size, replaced, publication.pending) {
             self.queues[index].counters.refused_publications += 1;
@@ -53,7 +55,6 @@ impl<M: Message> Engine<M> {
             queue.groups.groups[group].entries += 1;
             group
         });
-        let held_until = publication.held_until.filter(|until| *until > now);
         let stored = self.store.entry_mut(entry);
         stored.fill(publication.message, State::Available, publication.origin, expires_at);
         stored.group = group;
@@ -66,7 +67,7 @@ impl<M: Message> Engine<M> {
         }
         // Now that its group knows it: the older one may be of the same.
         if let Some(key) = publication.last_value {
-            self.note_key(index, entry, key, publication.pending);
+            self.note_key(index, entry, key, waits);
         }
         if blocks {
             self.note_room(index);

@@ -97,6 +97,7 @@ impl<M: Message> Engine<M> {
                 }
                 self.queues[queue].entries.held -= 1;
                 self.become_available(entry, true, Cause::HoldEnded);
+                self.end_waiting(entry);
             }
             State::Acquired => {
                 let holder = stored.holder;

@@ -32,11 +32,12 @@ impl<M: Message> Engine<M> {
             return false;
         };
         let is_expired = self.store.entry(entry).is_expired(now);
+        let held_until = self.store.entry(entry).held_until().filter(|until| *until > now);
         if !is_expired {
-            let replaced = self.find_replaced_by_pending(entry);
+            let replaced = self.find_replaced_by_pending(entry).filter(|_| held_until.is_none());
             self.admit_pending(entry, replaced);
         }
-        let held_until = self.end_pending(entry).filter(|until| *until > now);
+        self.end_pending(entry);
         let index = self.store.queue(entry);
         self.queues[index].counters.enqueued += 1;
         self.forget_drop_mark(entry);
@@ -44,7 +45,9 @@ impl<M: Message> Engine<M> {
             self.bury(entry, DeadLetterReason::Expired);
         } else {
             self.introduce(now, entry, held_until, true, Cause::Committed);
-            self.commit_key(entry);
+            if held_until.is_none() {
+                self.end_waiting(entry);
+            }
         }
         true
     }
@@ -176,13 +179,14 @@ impl<M: Message> Engine<M> {
         }
     }
 
-    /// An entry leaves its state of pending; answers until when it is to be held.
-    fn end_pending(&mut self, entry: EntryRef) -> Option<u64> {
+    /// An entry leaves its state of pending.
+    fn end_pending(&mut self, entry: EntryRef) {
         let queue = self.store.queue(entry);
         let size = self.size_of(entry);
         self.queues[queue].entries.pending -= 1;
         self.queues[queue].entries.pending_bytes -= size;
-        self.store.entry_mut(entry).take_held_until()
+        let stored = self.store.entry_mut(entry);
+        (stored.holder, stored.acquisition) = (NONE, 0);
     }
 
     /// An entry leaves its state of retired; answers the consumer, if it is still there.

@@ -155,11 +155,10 @@ impl<M: Message> Engine<M> {
         let keyed: BTreeSet<Place> = keyed.map(|entry| self.store.place(*entry)).collect();
         assert!(last.is_subset(&keyed), "what the table names is there");
         for place in keyed.difference(&last) {
-            let entry = self.find(index, *place);
-            assert!(
-                entry.is_some_and(|entry| !self.store.entry(entry).is_free()),
-                "an older value is gone unless it is held"
-            );
+            let state = self.find(index, *place).map(|entry| self.store.entry(entry).state());
+            let waits = queue.last_values.as_ref().is_some_and(|values| values.waits(*place));
+            assert_eq!(waits, matches!(state, Some(State::Held | State::Pending)), "what waits is known");
+            assert_ne!(state, Some(State::Available), "an older value is gone unless it is held");
         }
     }
 

@@ -260,7 +260,8 @@ pub const PROPERTIES: &[Property] = &[
         Kind::Text(field!(last_value_key)),
         Merge::MostSpecific,
         "none",
-        "An application property: of the messages in which it has the same value, the queue keeps the last.",
+        "An application property: of the messages in which it has the same value, the queue keeps the last. A delayed one is \
+         the last from its time on, one that is sent in a transaction from the commit.",
     ),
     flag(
         "non-destructive",
@@ -334,6 +335,7 @@ Message annotations:
 
   x-opt-delivery-delay   set by a sender: nobody gets the message for so many milliseconds
   x-opt-delivery-time    set by a sender: nobody gets it before this time, in milliseconds since 1970; goes before the delay
+  (both are whole numbers or timestamps; what is negative is over, and a value of any other type says nothing)
   x-opt-death-reason     set on a dead letter: rejected, expired, deliveries (it failed too often), overflow, or deleted
   x-opt-death-queue      the queue it left last
   x-opt-death-count      how often it has become a dead letter

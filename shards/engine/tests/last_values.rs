@@ -27,17 +27,22 @@ fn the_last_of_a_key_takes_the_tail() {
     assert_eq!(bench.ids_for(consumer), [3, 4, 5, 6]);
 }
 
-/// Delayed, or waiting in a group: also gone, and never a dead letter.
+/// Waiting in a group, or for its redelivery: also gone, and never a dead letter.
 #[test]
 fn whatever_the_older_one_waits_for() {
-    let mut bench = Bench::new(QueueProperties { dead_letter: true, ..Default::default() });
+    let redelivery = Some(RedeliveryDelay::constant(5 * TICK));
+    let mut bench = Bench::new(QueueProperties { dead_letter: true, redelivery, ..Default::default() });
     let consumer = bench.ready(0);
     bench.put(grouped(1, "g"));
     let held = bench.run_for(consumer)[0];
     bench.pause(consumer, PauseReason::NoCredit);
     let last_value = Some(b"a".as_slice().into());
     bench.put(Publication { last_value, ..grouped(2, "g") });
-    bench.put(Publication { held_until: Some(bench.now + 5 * TICK), ..keyed(3, "a") });
+    bench.put(keyed(3, "a"));
+    bench.resume(consumer);
+    let failed = bench.run_for(consumer)[0];
+    bench.pause(consumer, PauseReason::NoCredit);
+    bench.settle(consumer, failed, FAILED);
     assert_eq!((bench.depth().messages, bench.depth().held), (2, 1));
     bench.put(keyed(4, "a"));
     assert_eq!((bench.depth().messages, bench.depth().held, replaced(&bench)), (2, 0, 2));
@@ -48,6 +53,44 @@ fn whatever_the_older_one_waits_for() {
     assert!(bench.engine.take_dead_letter().is_none());
     let retired: Vec<u64> = std::iter::from_fn(|| bench.engine.take_spent()).map(|note| note.id).collect();
     assert_eq!(retired, [1, 3, 2]);
+}
+
+/// What is delayed replaces nothing before its time, and then what has come meanwhile; without a transaction and in one.
+#[test]
+fn the_present_value_stays_until_the_delayed_one_is_due() {
+    for pending in [false, true] {
+        let mut bench = Bench::new(QueueProperties { messages_max: Some(3), ..Default::default() });
+        bench.put(keyed(1, "a"));
+        let held_until = Some(bench.now + 5 * TICK);
+        let place = bench.put(Publication { held_until, pending, ..keyed(2, "a") });
+        if pending {
+            assert!(bench.engine.commit_pending(bench.now, bench.queue, place));
+            bench.check();
+        }
+        let browser = bench.browser(None);
+        assert_eq!(bench.ids_for(browser), [1]);
+        bench.put(keyed(3, "a"));
+        assert_eq!((bench.ids_for(browser), replaced(&bench)), (vec![3], 1));
+        let gone = bench.put(Publication { held_until, ..keyed(4, "b") });
+        assert!(bench.engine.remove(bench.now, bench.queue, gone).is_some());
+        bench.pass(6);
+        assert_eq!((bench.ids_for(browser), replaced(&bench)), (vec![2], 2));
+        assert_eq!(bench.depth().messages, 1);
+        bench.put(keyed(5, "a"));
+        assert_eq!((bench.ids_for(browser), bench.depth().messages), (vec![5], 1));
+    }
+}
+
+/// Two that are delayed: the one that is due later is the last, not the one that was sent later.
+#[test]
+fn of_delayed_ones_the_last_is_the_one_that_is_due_last() {
+    let mut bench = Bench::plain();
+    bench.put(Publication { held_until: Some(bench.now + 9 * TICK), ..keyed(1, "a") });
+    bench.put(Publication { held_until: Some(bench.now + 3 * TICK), ..keyed(2, "a") });
+    assert_eq!((bench.depth().messages, replaced(&bench)), (2, 0));
+    bench.pass(10);
+    let consumer = bench.ready(0);
+    assert_eq!((bench.ids_for(consumer), replaced(&bench)), (vec![1], 1));
 }
 
 /// However an older one comes back to the queue, it is dropped.

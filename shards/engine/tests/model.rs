@@ -187,7 +187,9 @@ impl Model {
         let origin = Origin(random.below(3) as u64);
         let priority = random.below(11) as u8;
         let pending = random.chance(6);
-        let key = (self.keys && random.chance(2)).then(|| random.below(4) as u8);
+        // Of several that become due at once, which is the last is not told here.
+        let is_keyed = self.keys && held_until.is_none() && random.chance(2);
+        let key = is_keyed.then(|| random.below(4) as u8);
         let publication = Publication {
             priority,
             expires_at,

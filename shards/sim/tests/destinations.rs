@@ -441,7 +441,8 @@ fn a_transaction_commits_what_was_only_read() {
                 let declare = stage.world.clients[stage.consumer].declare(coordinator);
                 stage.world.run();
                 let client = &mut stage.world.clients[stage.consumer];
-                let number = client.outcome(declare).and_then(|it| it.strip_prefix("declared ")?.parse().ok());
+                let number =
+                    client.outcome(declare).and_then(|it| it.strip_prefix("declared ")?.parse().ok());
                 let number = number.expect("there is room");
                 let delivery_id = client.received[usize::from(!commits)].delivery_id;
                 client.settle_in(link, delivery_id, number, Outcome::Accepted);
