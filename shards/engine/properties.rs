@@ -4,7 +4,8 @@ use crate::ids::{Acquisition, Origin, Place, QueueId};
 use crate::redelivery::RedeliveryDelay;
 use crate::selector::Filter;
 
-/// What a queue is like. All of it can be changed while the queue runs.
+/// What a queue is like. All of it can be changed while the queue runs, but for `non_destructive` while consumers are attached: they
+/// go on as they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct QueueProperties {
     /// One consumer is active and the others stand by. The same as `consumers_max: Some(1)`.
@@ -16,7 +17,8 @@ pub struct QueueProperties {
     pub dispatch: Dispatch,
     /// Replaces the producer's expiry: microseconds after enqueueing; `Some(0)`: never; none: the producer's stands.
     pub expiration_us: Option<u64>,
-    /// Whether messages have a level by their priority; else all share one. Holds for messages enqueued from now on.
+    /// Whether messages have a level by their priority; else all share one. Holds for messages enqueued from now on: those before come
+    /// first when it is set, and those after come last when it is taken back.
     pub priorities: bool,
     /// A group stays with its consumer for the consumer's life, not only while the consumer holds a message of it.
     pub sticky_groups: bool,

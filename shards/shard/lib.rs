@@ -29,6 +29,7 @@ mod fan_out;
 mod forward;
 mod home;
 mod incoming;
+mod kept;
 pub mod limits;
 mod mail;
 mod management;

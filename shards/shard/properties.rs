@@ -193,7 +193,12 @@ pub const PROPERTIES: &[Property] = &[
         "the producer's",
         "Replaces the time to live of every message.",
     ),
-    flag("priorities", field!(priorities), "Ten levels by message priority, in order within a level."),
+    flag(
+        "priorities",
+        field!(priorities),
+        "Ten levels by message priority, in order within a level. Set on a queue that is used: what is in it by then comes \
+         first. Taken back: what comes from then on comes last.",
+    ),
     number(
         "messages-max",
         count(1, 4_000_000_000, Some("unlimited")),
@@ -261,12 +266,14 @@ pub const PROPERTIES: &[Property] = &[
         Merge::MostSpecific,
         "none",
         "An application property: of the messages in which it has the same value, the queue keeps the last. A delayed one is \
-         the last from its time on, one that is sent in a transaction from the commit.",
+         the last from its time on, one that is sent in a transaction from the commit. It changes only while the queue is \
+         empty: until then `corelane queue set` is refused, and what the file says waits.",
     ),
     flag(
         "non-destructive",
         field!(non_destructive),
-        "Consumers take nothing away: each reads every message once, and messages leave by expiry or overflow.",
+        "Consumers take nothing away: each reads every message once, and messages leave by expiry or overflow. It \
+         changes only while no consumer is attached: until then `corelane queue set` is refused, and what the file says waits.",
     ),
     Property {
         per_queue: false,

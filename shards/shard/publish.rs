@@ -248,6 +248,11 @@ impl Shard {
         let Arrival { mut message, origin, user, producer, transaction, expiration_us } = arrival;
         let mut last_value = None;
         let mut makes_wait = false;
+        if self.queues.get(queue).is_some_and(|node| node.waiting_rules)
+            && self.engine.depth(queue).is_some_and(|depth| depth.messages == 0)
+        {
+            self.apply_properties(now, queue);
+        }
         if let Some(QueueNode { destination, .. }) = self.queues.get(queue) {
             // Messages of the broker's own making keep what they say.
             if destination.sender_name && producer.is_some() {

@@ -41,8 +41,10 @@ pub(crate) struct QueueNode {
     pub(crate) kind: QueueKind,
     /// What was said of this queue alone while the broker runs; stands above every rule. Of most queues nothing was.
     overrides: Option<Box<DestinationRule>>,
-    /// What rules and overrides come to.
+    /// What rules and overrides come to, but for what it keeps while it is used.
     pub(crate) destination: Destination,
+    /// It keeps something: see `kept`.
+    pub(crate) waiting_rules: bool,
     /// Attached consumers, browsers included.
     pub(crate) consumers: u32,
     pub(crate) producers: Producers,
@@ -254,6 +256,7 @@ impl Shard {
             kind,
             overrides: None,
             destination,
+            waiting_rules: false,
             consumers: 0,
             producers: Producers::default(),
             had_consumer: false,
@@ -268,7 +271,12 @@ impl Shard {
     }
 
     /// What holds for a queue by the rules as they are now; a subscription has those of its topic.
-    fn evaluate(&self, name: &str, kind: QueueKind, overrides: Option<&DestinationRule>) -> Destination {
+    pub(crate) fn evaluate(
+        &self,
+        name: &str,
+        kind: QueueKind,
+        overrides: Option<&DestinationRule>,
+    ) -> Destination {
         let destination = match kind {
             QueueKind::Queue | QueueKind::Dynamic => self.destinations.lookup(name, overrides),
             QueueKind::Subscription => self.destinations.lookup_topic(name, overrides),
@@ -302,11 +310,13 @@ impl Shard {
         self.queues.review_from.is_some()
     }
 
-    /// Lets a queue take over what rules and its overrides say now.
+    /// Lets a queue take over what rules and its overrides say now, as far as it can while it is used.
     pub(crate) fn apply_properties(&mut self, now: u64, queue: QueueId) {
         let Some(node) = self.queues.get(queue) else { return };
-        let destination = self.evaluate(node.ruled_by(), node.kind, node.overrides());
-        if destination.properties != node.destination.properties {
+        let mut destination = self.evaluate(node.ruled_by(), node.kind, node.overrides());
+        let before = node.destination.properties;
+        self.keep(now, queue, &mut destination);
+        if destination.properties != before {
             self.engine.set_properties(now, queue, destination.properties);
         }
         if let Some(node) = self.queues.get_mut(queue) {
@@ -348,6 +358,10 @@ impl Shard {
     pub(crate) fn note_consumer_closed(&mut self, now: u64, queue: QueueId, closed: bool) {
         let Some(node) = self.queues.get_mut(queue) else { return };
         node.consumers -= 1;
+        if node.consumers == 0 && node.waiting_rules {
+            self.apply_properties(now, queue);
+        }
+        let Some(node) = self.queues.get(queue) else { return };
         if node.consumers == 0 && node.had_consumer && node.destination.auto_delete {
             self.counters.queues_auto_deleted += 1;
             self.delete_queue(now, queue);

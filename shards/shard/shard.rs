@@ -27,7 +27,7 @@ use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::failure::Failure;
 use crate::home::home_shard;
-use crate::limits::{DROP_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX};
+use crate::limits::{DROP_WARNINGS_MAX, KEPT_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX};
 use crate::mail::{ConnectionId, Mail};
 use crate::management::Management;
 use crate::message::Message;
@@ -133,6 +133,8 @@ pub struct Shard {
     pub(crate) drop_warnings: Warnings,
     /// Of transactions that took too long.
     pub(crate) transaction_warnings: Warnings,
+    /// Of queues that keep what rules change.
+    pub(crate) kept_warnings: Warnings,
     stopping: bool,
     stopped: bool,
     /// Keeps the shard on its thread.
@@ -207,6 +209,7 @@ impl Shard {
             dead_letter_waits: None,
             drop_warnings: Warnings::new(DROP_WARNINGS_MAX),
             transaction_warnings: Warnings::new(TRANSACTION_WARNINGS_MAX),
+            kept_warnings: Warnings::new(KEPT_WARNINGS_MAX),
             stopping: false,
             stopped: false,
             not_send: PhantomData,

@@ -305,3 +305,25 @@ fn a_purge_leaves_what_is_held() {
     bench.pass(2);
     assert_eq!(bench.ids_for(consumer), [1]);
 }
+
+/// What was there before comes first, and then the levels hold, whether or not the queue was ever empty.
+#[test]
+fn priorities_that_begin_and_end_while_there_are_messages() {
+    let mut bench = Bench::plain();
+    let consumer = bench.ready(0);
+    let put = |bench: &mut Bench, id: u64, priority: u8| bench.put(Publication { priority, ..note(id) });
+    let take = |bench: &mut Bench| bench.pull(consumer).unwrap().id;
+    put(&mut bench, 1, 1);
+    put(&mut bench, 2, 8);
+    let properties = QueueProperties { priorities: true, ..Default::default() };
+    bench.engine.set_properties(bench.now, bench.queue, properties);
+    put(&mut bench, 3, 0);
+    put(&mut bench, 4, 9);
+    put(&mut bench, 5, 5);
+    assert_eq!([take(&mut bench), take(&mut bench)], [1, 2]);
+    put(&mut bench, 6, 9);
+    assert_eq!([take(&mut bench), take(&mut bench)], [4, 6]);
+    bench.engine.set_properties(bench.now, bench.queue, QueueProperties::default());
+    put(&mut bench, 7, 9);
+    assert_eq!([take(&mut bench), take(&mut bench), take(&mut bench)], [5, 3, 7]);
+}

@@ -132,7 +132,9 @@ pub(crate) fn cell(view: &QueueView<'_>, column: usize) -> Data {
         None => {
             let rule = view.rule.get_or_init(|| {
                 let node = view.node;
-                view.shard.destinations.merged(node.ruled_by(), node.overrides())
+                let mut rule = view.shard.destinations.merged(node.ruled_by(), node.overrides());
+                node.show_kept(&mut rule);
+                rule
             });
             let property = PROPERTIES.get(column - ATTRIBUTES.len());
             property.and_then(|property| property.read(rule)).map(show).into()
@@ -237,7 +239,10 @@ impl Shard {
             (ChangeKind::Create, None) => Ok((None, self.overrides_with(name, None, &change.properties)?)),
             (ChangeKind::Update, Some((queue, node))) => {
                 let overrides = self.overrides_with(node.ruled_by(), node.overrides(), &change.properties)?;
-                Ok((Some(queue), overrides))
+                match self.kept_against(queue, &overrides) {
+                    Some(kept) => Err(Fault { status: Status::Conflict, why: kept.reason().to_owned() }),
+                    None => Ok((Some(queue), overrides)),
+                }
             }
             (ChangeKind::Update, None) => {
                 let Fault { status, why } = Fault::unknown(Kind::Queue, name);

@@ -616,3 +616,41 @@ fn properties_change_while_a_queue_is_used() {
         assert!(stage.shard().queue(&queue).is_none());
     });
 }
+
+/// Rules that are read again: what holds for some of its messages or consumers only waits until there are none, and the log says so.
+#[test]
+fn what_cannot_change_while_a_queue_is_used_waits() {
+    Stage::both("prefetch=5", |mut stage| {
+        let queue = stage.queue.clone();
+        let send = |stage: &mut Stage, body: &str| {
+            let key = [("k", Value::Int(1))];
+            let client = &mut stage.world.clients[stage.producer];
+            client.send_with(stage.sender, body, &Properties::default(), &key, &Header::default());
+            stage.world.run();
+        };
+        stage.world.clients[stage.consumer].accepts = true;
+        send(&mut stage, "0");
+        stage.world.change_destinations(rules(&[&format!("{queue}: last-value-key=k")]));
+        assert_eq!(stage.world.warnings.len(), 1, "{:?}", stage.world.warnings);
+        assert!(stage.world.warnings[0].contains("last-value-key is changed only while the queue is empty"));
+        send(&mut stage, "1");
+        assert_eq!(stage.messages(), 2, "none has a key");
+        let link = stage.receive(2);
+        assert_eq!((stage.bodies(link).len(), stage.messages()), (2, 0));
+        send(&mut stage, "2");
+        send(&mut stage, "3");
+        assert_eq!(stage.messages(), 1, "it was empty");
+
+        stage.world.change_destinations(rules(&[&format!("{queue}: last-value-key=k non-destructive=true")]));
+        assert!(stage.world.warnings[1].contains("non-destructive is changed only while no consumer"));
+        stage.world.clients[stage.consumer].credit(link, 10);
+        stage.world.run();
+        assert_eq!((stage.bodies(link), stage.messages()), (vec!["0", "1", "3"], 0), "it takes as before");
+        stage.world.clients[stage.consumer].detach(link);
+        stage.world.run();
+        send(&mut stage, "4");
+        let link = stage.receive(10);
+        assert_eq!((stage.bodies(link), stage.messages()), (vec!["0", "1", "3", "4"], 1), "it reads");
+        assert_eq!(stage.world.warnings.len(), 2);
+    });
+}

@@ -229,3 +229,36 @@ fn what_comes_round_in_a_circle_that_is_closed_behind_managements_back_is_told()
         comes_round(&mut world);
     }
 }
+
+/// It would hold for some of the messages, or of the consumers, only.
+#[test]
+fn what_cannot_change_while_a_queue_is_used_is_refused() {
+    let name = name_at(1, 2);
+    let mut world = ruled(2, vec![rule(&name, |rule| rule.last_value_key = Some("rule".into()))]);
+    let mut operator = Operator::new(&mut world, 0);
+    fill(&mut world, &name, 1);
+    let mut update = |world: &mut World, property: &str, value: Value<'_>| {
+        let body = [(property, Item::Value(value)), ("prefetch", Item::Value(Value::Uint(7)))];
+        said(&operator.ask(world, "UPDATE", ("queue", &name), &[], &body))
+    };
+    let refused = "409 last-value-key is changed only while the queue is empty";
+    for value in ["k", "none"] {
+        assert_eq!(update(&mut world, "last-value-key", Value::String(value)), refused);
+    }
+    for value in [Value::String("rule"), Value::Null] {
+        assert_eq!(update(&mut world, "last-value-key", value), "200 OK", "it is so already");
+    }
+    assert_eq!(update(&mut world, "non-destructive", Value::Boolean(true)), "200 OK", "nobody is attached");
+    let (client, link) = consume(&mut world, 0, &name, &ReceiverOptions::default(), 0);
+    let refused = "409 non-destructive is changed only while no consumer is attached";
+    assert_eq!(update(&mut world, "non-destructive", Value::Null), refused);
+    // What the rules change meanwhile waits, and what holds is shown.
+    world.change_destinations(vec![rule(&name, |rule| rule.non_destructive = Some(false))]);
+    assert_eq!(update(&mut world, "non-destructive", Value::Boolean(true)), "200 OK");
+    world.change_destinations(vec![rule(&name, |rule| rule.last_value_key = Some("other".into()))]);
+    world.clients[client].detach(link);
+    world.run();
+    assert_eq!(update(&mut world, "non-destructive", Value::Null), "200 OK");
+    let read = operator.ask(&mut world, "READ", ("queue", &name), &[], &[]);
+    assert_eq!([read.at("non-destructive"), read.at("last-value-key")], ["false", "rule"]);
+}
