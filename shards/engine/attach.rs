@@ -250,13 +250,7 @@ impl<M: Message> Engine<M> {
         }
         let class = Class::new(queue, spec.filter, spec.no_local, mode, hash);
         if !class.is_plain() {
-            let matching = match mode {
-                AcquireMode::Acquire => &self.queues[queue].matching,
-                AcquireMode::Browse => &self.queues[queue].browse_matching,
-            };
-            if matching.node_count + class.node_count() > self.limits.filter_nodes_max {
-                return Err(AttachRefusal::ClassesFull);
-            }
+            self.make_room_for_filter(queue, mode, class.node_count())?;
             self.admit_class(queue)?;
         }
         let index = self.classes.insert(class);
@@ -265,6 +259,38 @@ impl<M: Message> Engine<M> {
         self.class_table.insert_unique(hash, index, |index| classes[*index].hash);
         self.introduce_class(queue, index);
         Ok(index)
+    }
+
+    /// Forgets classes without a consumer, the one idle for longest first, until there is room for a filter of so many nodes. None is
+    /// forgotten for one that finds no room all the same.
+    fn make_room_for_filter(
+        &mut self,
+        queue: u32,
+        mode: AcquireMode,
+        node_count: usize,
+    ) -> Result<(), AttachRefusal> {
+        let state = &self.queues[queue];
+        let matching = match mode {
+            AcquireMode::Acquire => &state.matching,
+            AcquireMode::Browse => &state.browse_matching,
+        };
+        let mut excess = (matching.node_count + node_count).saturating_sub(self.limits.filter_nodes_max);
+        let mut forgotten = Vec::new();
+        for index in state.idle.iter(&self.classes).filter(|index| self.classes[*index].mode == mode) {
+            if excess == 0 {
+                break;
+            }
+            let freed = self.classes[index].node_count();
+            excess = excess.saturating_sub(freed);
+            forgotten.extend((freed > 0).then_some(index));
+        }
+        if excess > 0 {
+            return Err(AttachRefusal::FiltersFull);
+        }
+        for index in forgotten {
+            self.forget_class(index);
+        }
+        Ok(())
     }
 
     fn admit_class(&mut self, queue: u32) -> Result<(), AttachRefusal> {

@@ -16,7 +16,8 @@ pub struct Limits {
     /// Classes that have consumers, on one queue. Full: `attach_consumer` answers [`crate::AttachRefusal::ClassesFull`].
     pub classes_max: usize,
     /// Operators, identifiers and literals of all filters of one queue's acquiring classes, or of its browsing ones: what one message
-    /// may cost at most. Full: `attach_consumer` answers [`crate::AttachRefusal::ClassesFull`].
+    /// may cost at most. Full: classes without a consumer are forgotten, the one idle for longest first; where that is not enough,
+    /// `attach_consumer` answers [`crate::AttachRefusal::FiltersFull`].
     pub filter_nodes_max: usize,
     /// The same, times entries, that one slice of scanning, or of what is due, evaluates at most, if that is more than one entry.
     pub scan_nodes_max: usize,

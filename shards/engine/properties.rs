@@ -161,6 +161,7 @@ pub enum AttachRefusal {
     QueueGone,
     ConsumersFull,
     ClassesFull,
+    FiltersFull,
     PrioritiesFull,
 }
 

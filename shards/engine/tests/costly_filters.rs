@@ -23,12 +23,50 @@ fn the_filters_of_a_queue_are_bounded_together() {
         consumers.push(engine.attach_consumer(0, queue, spec).unwrap());
     }
     let spec = ConsumerSpec { filter: Some(costly(most)), ..ConsumerSpec::new(0) };
-    assert_eq!(engine.attach_consumer(0, queue, spec.clone()), Err(AttachRefusal::ClassesFull));
+    assert_eq!(engine.attach_consumer(0, queue, spec.clone()), Err(AttachRefusal::FiltersFull));
     // One more of a filter that is there costs nothing, and another queue has room of its own.
     let same = ConsumerSpec { filter: Some(costly(0)), ..ConsumerSpec::new(0) };
     engine.attach_consumer(0, queue, same).unwrap();
     let other = engine.declare_queue(QueueProperties::default());
     engine.attach_consumer(0, other, spec).unwrap();
+    engine.verify();
+}
+
+/// Filters of consumers that are gone make room for others, the one idle for longest first, and none for a filter without hope.
+#[test]
+fn filters_of_consumers_that_are_gone_keep_nobody_out() {
+    let of = |conditions: usize, n: usize| {
+        let conditions: Vec<String> = (0..conditions).map(|k| format!("weight + {k} < -{n}")).collect();
+        Filter::parse(&conditions.join(" or ")).expect("it is a selector")
+    };
+    let limits = Limits { filter_nodes_max: 3 * of(10, 0).node_count(), ..Limits::default() };
+    let mut engine = Engine::<Note>::new(limits);
+    let queue = engine.declare_queue(QueueProperties::default());
+    engine.enqueue(0, queue, note(1)).unwrap();
+    let attach = |engine: &mut Engine<Note>, filter, mode| {
+        let spec = ConsumerSpec { filter: Some(filter), mode, ..ConsumerSpec::new(0) };
+        engine.attach_consumer(0, queue, spec)
+    };
+    attach(&mut engine, of(10, 0), AcquireMode::Acquire).unwrap();
+    for n in 1..10 {
+        for mode in [AcquireMode::Acquire, AcquireMode::Browse] {
+            let consumer = attach(&mut engine, of(10, n), mode).unwrap();
+            engine.close_consumer(0, consumer, None);
+        }
+    }
+    engine.verify();
+    let scanned = |engine: &mut Engine<Note>| {
+        while engine.run_slice(0) {}
+        engine.counters().scanned
+    };
+    let before = scanned(&mut engine);
+    let hopeless = attach(&mut engine, of(21, 0), AcquireMode::Acquire);
+    assert_eq!(hopeless, Err(AttachRefusal::FiltersFull));
+    attach(&mut engine, of(10, 9), AcquireMode::Acquire).unwrap();
+    assert_eq!(scanned(&mut engine), before, "the last ones are known still");
+    attach(&mut engine, of(10, 1), AcquireMode::Acquire).unwrap();
+    assert_eq!(scanned(&mut engine), before + 1, "the first ones had to go");
+    assert_eq!(attach(&mut engine, of(10, 2), AcquireMode::Acquire), Err(AttachRefusal::FiltersFull));
     engine.verify();
 }
 
