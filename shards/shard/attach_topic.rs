@@ -7,7 +7,6 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use corelane_engine::Origin;
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{Answer, AttachAnswer, LinkId};
 use corelane_wire::amqp10::{
@@ -51,6 +50,10 @@ const PRODUCER_TOPIC: &str = "a producer's topic is 1 to 128 words with dots bet
 /// The same for a subscriber.
 const SUBSCRIBER_TOPIC: &str = "a topic is 1 to 128 words with dots between, none of them empty; in place of a word may stand *, or # \
                                 for any number of words, and at the end > for one or more";
+
+/// What a peer is told that names no container.
+const CONTAINER_ID_EMPTY: &str = "the subscription would be this container's, and the open's container-id is empty: set one (a \
+                                  client ID), or ask for a shared one with the capability global";
 
 impl Shard {
     /// The node that an address names.
@@ -178,14 +181,13 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else {
             return Err(Refused::new("amqp:internal-error", "the connection has ended"));
         };
-        let no_local = filters.no_local.take().map(|origin: Origin| {
-            let by_container = durable || shared;
-            if by_container {
-                NoLocal::Container(connection.container_hash)
-            } else {
-                NoLocal::Connection(origin)
+        let no_local = match filters.no_local.take() {
+            Some(_) if durable || shared => {
+                named_container(connection)?;
+                Some(NoLocal::Container(connection.container_hash))
             }
-        });
+            own => own.map(NoLocal::Connection),
+        };
         let (home, queue) = if durable || shared {
             let is_global = shared && source.capabilities.contains("global");
             let name = if shared { base_of(attach.name).0 } else { attach.name };
@@ -329,6 +331,14 @@ fn base_of(name: &str) -> (&str, &str) {
     name.split_once('|').unwrap_or((name, ""))
 }
 
+/// The peer's container, for what belongs to it alone: those that name none are not one.
+fn named_container(connection: &Connection) -> Result<&str, Refused> {
+    if connection.container.is_empty() {
+        return Err(Refused::new("amqp:invalid-field", CONTAINER_ID_EMPTY));
+    }
+    Ok(&connection.container)
+}
+
 /// The name of a subscription's queue: its kind, whose it is, and how it is called there.
 fn subscription_name(
     connection: &Connection,
@@ -336,13 +346,18 @@ fn subscription_name(
     durable: bool,
     name: &str,
 ) -> Result<Box<str>, Refused> {
+    if name.is_empty() {
+        let description =
+            "the link's name (up to a |, if it has one) names the subscription, and it is empty";
+        return Err(Refused::new("amqp:invalid-field", description));
+    }
     let kind = if durable { "durable" } else { "volatile" };
     let mut queue = format!("{SUBSCRIPTIONS}{kind}.");
     if is_global {
         queue.push_str("global");
     } else {
         queue.push_str("container.");
-        escape(&connection.container, &mut queue);
+        escape(named_container(connection)?, &mut queue);
     }
     queue.push('/');
     escape(name, &mut queue);

@@ -27,7 +27,7 @@ use crate::transaction::Transactions;
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) peer: Peer,
-    /// The peer's container, and its hash. Nameless if its name is longer than any that is used.
+    /// The peer's container, and its hash. Empty for a peer that does not name it.
     pub(crate) container: Box<str>,
     pub(crate) container_hash: u64,
     /// Who has logged in; nobody where that was anonymous, or without SASL.

@@ -13,9 +13,12 @@ use crate::attach_topic::container_hash;
 use crate::connection::Hold;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Peer};
-use crate::limits::{INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES, QUEUE_NAME_BYTES_MAX};
+use crate::limits::{CONTAINER_ID_BYTES_MAX, INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES};
 use crate::mail::{ConnectionId, Mail, SaslReply, SaslStep};
 use crate::shard::VIRTUAL_HOST;
+
+/// What a peer is told whose container-id is too long; the bound is [`CONTAINER_ID_BYTES_MAX`].
+const CONTAINER_ID_TOO_LONG: &str = "the open's container-id is too long; allowed: at most 1024 bytes";
 
 impl Shard {
     pub(crate) fn on_received(&mut self, now: u64, slot: ConnectionSlot, bytes: &[u8]) {
@@ -176,10 +179,12 @@ impl Shard {
         if asked.is_some_and(|name| name != VIRTUAL_HOST) {
             let description = "no such virtual host: leave out the vhost: prefix, or use vhost:/";
             connection.protocol.close(Some(ErrorSpec { condition: "amqp:not-found", description }));
+        } else if open.container_id.len() > CONTAINER_ID_BYTES_MAX {
+            // A part of it, or none, would be other containers' name, too, and their subscriptions this one's.
+            let description = CONTAINER_ID_TOO_LONG;
+            connection.protocol.close(Some(ErrorSpec { condition: "amqp:invalid-field", description }));
         } else {
-            if open.container_id.len() <= QUEUE_NAME_BYTES_MAX {
-                connection.container = open.container_id.into();
-            }
+            connection.container = open.container_id.into();
             connection.container_hash = container_hash(open.container_id);
             connection.protocol.accept_open();
         }

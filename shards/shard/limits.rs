@@ -122,6 +122,9 @@ pub const POOL_BYTES_MAX: usize = 32 << 20;
 pub const QUEUE_NAME_BYTES_MAX: usize = 1024;
 
 /// Queues of a shard. A further one is not made: `amqp:resource-limit-exceeded`.
+/// Longest container-id of a peer, in bytes. The open of a longer one is answered with a close: `amqp:invalid-field`.
+pub const CONTAINER_ID_BYTES_MAX: usize = 1024;
+
 pub const QUEUES_MAX: usize = 1 << 20;
 
 /// Bindings of topics to subscriptions, and temporary topics, in the whole process. Who asks for a further one is refused:

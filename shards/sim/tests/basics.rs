@@ -391,3 +391,49 @@ fn annotations_that_there_is_no_memory_for_are_left_out() {
     assert_eq!((annotated.count(), world.clients[client].received.len()), (6, 20));
     assert_eq!(world.shards[0].memory_used(), 0);
 }
+
+/// What is a container's own is no stranger's: a name that cannot be kept whole is refused, and none is no name.
+#[test]
+fn containers_without_a_name_that_can_be_kept_own_no_subscriptions() {
+    let mut world = world(2, 5);
+    let long = "x".repeat(1025);
+    let refused = world.connect_as(0, &long);
+    world.run();
+    assert_eq!(world.clients[refused].closed, Some(Some("amqp:invalid-field".to_owned())));
+    let longest = world.connect_as(0, &long[1..]);
+    let nameless = world.connect_as(0, "");
+    let receiver = |durable, no_local, capabilities: &[&'static str]| ReceiverOptions {
+        durable,
+        no_local,
+        capabilities: capabilities.to_vec(),
+        ..ReceiverOptions::default()
+    };
+    let cases = [
+        ("durable", receiver(true, false, &[]), false),
+        ("shared", receiver(false, false, &["shared"]), false),
+        ("global without its own", receiver(true, true, &["shared", "global"]), false),
+        ("global", receiver(true, false, &["shared", "global"]), true),
+        ("own", receiver(false, true, &[]), true),
+    ];
+    for (name, options, is_attached) in cases {
+        let link = world.clients[nameless].attach_receiver(name, "topic://t", &options);
+        world.run();
+        let detached = std::mem::take(&mut world.clients[nameless].detached);
+        let error = detached.first().and_then(|(other, error)| error.as_deref().filter(|_| *other == link));
+        assert_eq!(error, (!is_attached).then_some("amqp:invalid-field"), "{name}");
+    }
+    // Nor is an empty name of a link that of a subscription.
+    let named = world.connect_as(0, "c");
+    for capabilities in [&["shared", "global"][..], &["shared"], &[]] {
+        let link =
+            world.clients[named].attach_receiver("|x", "topic://t", &receiver(true, false, capabilities));
+        world.run();
+        let is_refused = std::mem::take(&mut world.clients[named].detached).iter().any(|(it, _)| *it == link);
+        assert_eq!(is_refused, !capabilities.is_empty(), "{capabilities:?}");
+    }
+    let unsubscriber = world.clients[nameless].attach_unsubscriber("durable", &[]);
+    world.run();
+    let detached = world.clients[nameless].detached.last();
+    assert_eq!(detached, Some(&(unsubscriber, Some("amqp:invalid-field".to_owned()))));
+    assert_eq!((world.clients[longest].closed.clone(), world.clients[nameless].closed.clone()), (None, None));
+}
