@@ -120,6 +120,8 @@ pub enum Mail {
     Query(Box<Query>),
     /// The answer to one.
     Answered(Box<Answered>),
+    /// To a queue's home, behind the last question: the request that moved its messages elsewhere has ended.
+    MoveEnded { request: u64, queue: Box<str> },
 }
 
 /// A connection on its way, with its socket.

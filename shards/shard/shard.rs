@@ -522,6 +522,7 @@ impl Shard {
             Mail::Decide(decision) => self.on_decide(now, from, decision),
             Mail::Decided { transaction } => self.on_decided(now, transaction),
             Mail::Query(query) => self.on_query(now, from, *query),
+            Mail::MoveEnded { request, queue } => self.on_move_ended((from, request), &queue),
             Mail::Answered(answered) => self.on_answered(now, from, *answered),
         }
     }

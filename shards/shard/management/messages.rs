@@ -1,13 +1,15 @@
 //! How does an operator look at the messages of a queue, and move, copy or delete them?
 //!
 //! A slice at a time: each question looks at [`SWEEP_STEPS_MAX`] messages. To a queue of the same shard a message moves in one step.
-//! To one elsewhere it is copied first and leaves when it has arrived; if a consumer takes it in between, both have it. A message
-//! that moves is new in its queue: its place, its counts and its time to live begin again. What consumers hold stays with them.
+//! To one elsewhere it is copied first and leaves when it has arrived; if a consumer takes it in between, both have it. Until such a
+//! move has ended, others that would move, copy or delete messages of the queue are refused. A message that moves is new in its queue:
+//! its place, its counts and its time to live begin again. What consumers hold stays with them.
 
 use corelane_engine::selector::{self, Field, Fields, Filter, HeaderField};
 use corelane_engine::{self as engine, EntryState, EntryView, Origin, Place, QueueId};
 use corelane_wire::amqp10::{Property, Sections, Value};
 
+use super::Asker;
 use super::consumers;
 use super::data::{Data, Pairs, pairs};
 use super::explain::state_word;
@@ -83,8 +85,15 @@ impl Shard {
     }
 
     /// Moves, copies or deletes what is in one slice.
-    pub(crate) fn sweep(&mut self, now: u64, question: &SweepQuestion) -> Answer {
-        let Some(queue) = self.queues.find(&question.queue) else { return Answer::no_queue(&question.queue) };
+    pub(crate) fn sweep(&mut self, now: u64, asker: Asker, question: &SweepQuestion) -> Answer {
+        let Some(queue) = self.queues.find(&question.queue) else { return self.no_queue(&question.queue) };
+        if self.management.moving.get(&question.queue).is_some_and(|mover| *mover != asker) {
+            let why = format!(
+                "messages of {:?} are being moved to a queue on another shard, by another request; ask again when that has ended",
+                question.queue
+            );
+            return Answer::Refused(Fault { status: Status::Conflict, why });
+        }
         let filter = match question.selector.as_deref().map(Filter::parse).transpose() {
             Ok(filter) => filter,
             Err(error) => return Answer::Refused(Fault::bad(format!("selector: {error}"))),
@@ -97,6 +106,9 @@ impl Shard {
             SweepAction::Copy { to } => (Some(to), false),
         };
         let is_elsewhere = to.is_some_and(|to| self.home_of(to) != self.index);
+        if is_elsewhere && removes {
+            self.management.moving.insert(question.queue.clone(), asker);
+        }
         let mut bytes = 0;
         for place in places {
             if swept.count + swept.gathered.len() as u64 >= question.count || bytes >= SWEEP_BYTES_MAX {

@@ -8,6 +8,7 @@
 //! - at most one question of a request is on its way; a shard that does not answer it in time is named in the request's answer;
 //! - of a connection at most [`REQUESTS_MAX`] requests are being served, and as long as one is, it does not move;
 //! - a link to the node has credit for [`REQUEST_CREDIT`] less what is being served of it;
+//! - of a queue whose messages are being moved to another shard none is moved, copied or deleted by another request;
 //! - a request inside a transaction is refused, and the transaction cannot commit.
 //!
 //! Left out: what properties queues have (`properties`), who may manage (everybody who has logged in).
@@ -63,7 +64,12 @@ pub(crate) struct Management {
     ready: VecDeque<(u64, Question)>,
     /// When to look whether a question was answered: the request and the question's number. The earliest first.
     deadlines: VecDeque<(u64, u64, u32)>,
+    /// Queues of this shard whose messages are on their way to another one, and who moves them: a shard, and its request.
+    moving: HashMap<Box<str>, Asker>,
 }
+
+/// Whose question it is: a shard, and its request.
+pub(crate) type Asker = (usize, u64);
 
 #[derive(Debug)]
 struct Request {
@@ -73,6 +79,8 @@ struct Request {
     /// Who was asked last, and how many questions came before.
     asked: usize,
     questions: u32,
+    /// It was given up, and is kept for the sake of messages that are in two queues.
+    is_answered: bool,
 }
 
 /// Why a request is not taken: condition and description.
@@ -183,7 +191,7 @@ impl Shard {
             }
             Err(fault) => (Plan::One, Step::Done(fault.into())),
         };
-        let request = Request { link, envelope, plan, asked: self.index, questions: 0 };
+        let request = Request { link, envelope, plan, asked: self.index, questions: 0, is_answered: false };
         self.management.requests.insert(number, request);
         self.take_step(now, number, step);
         Ok(())
@@ -222,7 +230,9 @@ impl Shard {
 
     fn take_answer(&mut self, now: u64, number: u64, answer: Answer) {
         let Some(mut request) = self.management.requests.remove(&number) else { return };
-        if self.connections.slot_of(request.link.connection).is_none() && !request.plan.is_halfway() {
+        let nobody_waits = request.is_answered || self.connections.slot_of(request.link.connection).is_none();
+        if nobody_waits && !request.plan.is_halfway() {
+            self.end_move(number, &request.plan);
             return;
         }
         let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
@@ -235,7 +245,7 @@ impl Shard {
     pub(crate) fn run_management(&mut self, now: u64) -> bool {
         for _ in 0..QUESTIONS_PER_TURN_MAX {
             let Some((number, question)) = self.management.ready.pop_front() else { break };
-            let answer = self.answer_question(now, question);
+            let answer = self.answer_question(now, (self.index, number), question);
             self.take_answer(now, number, answer);
         }
         !self.management.ready.is_empty()
@@ -253,18 +263,53 @@ impl Shard {
                 continue;
             };
             let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
+            let is_halfway = request.plan.is_halfway();
             let step = request.plan.give_up(request.asked, &layout);
-            self.management.requests.insert(number, request);
             self.counters.questions_unanswered += 1;
-            self.take_step(now, number, step);
+            match step {
+                Step::Done(reply) if is_halfway && !request.is_answered => {
+                    self.say(now, request.link, &request.envelope, &reply);
+                    request.is_answered = true;
+                    self.management.requests.insert(number, request);
+                }
+                step => {
+                    self.management.requests.insert(number, request);
+                    self.take_step(now, number, step);
+                }
+            }
         }
     }
 
     fn conclude(&mut self, now: u64, number: u64, reply: &Reply) {
         let Some(request) = self.management.requests.remove(&number) else { return };
-        let Request { link, envelope, .. } = request;
+        self.end_move(number, &request.plan);
+        if !request.is_answered {
+            self.say(now, request.link, &request.envelope, reply);
+        }
+    }
+
+    /// The request has ended: others may move, copy and delete what is in its queue again.
+    fn end_move(&mut self, number: u64, plan: &Plan) {
+        let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
+        let Some(queue) = plan.moved_elsewhere(&layout) else { return };
+        let home = self.home_of(queue);
+        if home == self.index {
+            self.on_move_ended((home, number), queue);
+        } else {
+            // Behind the last question, if that is still on its way.
+            self.post(home, Lane::Control, Mail::MoveEnded { request: number, queue: queue.into() });
+        }
+    }
+
+    pub(crate) fn on_move_ended(&mut self, asker: Asker, queue: &str) {
+        if self.management.moving.get(queue) == Some(&asker) {
+            self.management.moving.remove(queue);
+        }
+    }
+
+    fn say(&mut self, now: u64, link: LinkRef, envelope: &Envelope, reply: &Reply) {
         let Some(slot) = self.slot_of(link.connection) else { return };
-        let bytes = reply::encode(&envelope, reply);
+        let bytes = reply::encode(envelope, reply);
         if let Ok(mut message) = Message::new(bytes, 0) {
             message.is_answer = true;
             // Where it cannot be stored it is dropped, and counted there.

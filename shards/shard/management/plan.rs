@@ -185,6 +185,10 @@ impl Plan {
                 }
                 Step::Done(fault.into())
             }
+            (Plan::Sweep(sweeping), Answer::Refused(fault)) => {
+                let why = format!("{}{}", fault.why, sweeping.done_before());
+                Step::Done(Fault { why, ..fault }.into())
+            }
             (_, Answer::Refused(fault)) => Step::Done(fault.into()),
             (Plan::List(listing), Answer::Rows(rows)) => listing.take(rows, layout),
             (Plan::List(listing), Answer::Links(links)) => {
@@ -229,6 +233,13 @@ impl Plan {
         }
     }
 
+    /// The queue that nobody else may take messages from before this has ended.
+    pub(crate) fn moved_elsewhere(&self, layout: &Layout<'_>) -> Option<&str> {
+        let Plan::Sweep(sweeping) = self else { return None };
+        let Sweep { queue, action: SweepAction::Move { to }, .. } = &sweeping.sweep else { return None };
+        ((layout.home)(queue) != (layout.home)(to)).then_some(queue)
+    }
+
     /// The shard that was asked has not answered in time.
     pub(crate) fn give_up(&mut self, shard: usize, layout: &Layout<'_>) -> Step {
         // A queue can be explained although a shard of its consumers stalls: that may be the explanation.
@@ -245,10 +256,10 @@ impl Plan {
             return listing.go_on(layout);
         }
         let done = match self {
-            Plan::Sweep(sweeping) if sweeping.done > 0 => {
-                format!("; {} messages were done with before", sweeping.done)
+            Plan::Sweep(sweeping) => sweeping.done_before(),
+            Plan::One | Plan::Search { .. } | Plan::List(_) | Plan::Explain(_) | Plan::Follow(_) => {
+                String::new()
             }
-            _ => String::new(),
         };
         let why = format!("shard {shard} did not answer in time{done}");
         Step::Done(Fault { status: Status::Timeout, why }.into())
@@ -364,6 +375,13 @@ impl Sweeping {
         match self.target() {
             Some(to) => Step::Ask((layout.home)(to), Question::Target { queue: to.into() }),
             None => self.slice(layout),
+        }
+    }
+
+    fn done_before(&self) -> String {
+        match self.done {
+            0 => String::new(),
+            done => format!("; {done} messages were done with before"),
         }
     }
 

@@ -5,6 +5,7 @@
 
 use corelane_engine::{ConsumerId, Place};
 
+use super::Asker;
 use super::data::{Data, Pairs};
 use super::kinds::Kind;
 use super::reply::{Fault, Status};
@@ -259,12 +260,12 @@ impl From<Result<Answer, Fault>> for Answer {
 impl Shard {
     pub(crate) fn on_query(&mut self, now: u64, from: usize, query: Query) {
         let Query { request, number, question } = query;
-        let answer = self.answer_question(now, question);
+        let answer = self.answer_question(now, (from, request), question);
         self.post(from, Lane::Control, Mail::Answered(Box::new(Answered { request, number, answer })));
     }
 
     /// Answers what this shard is asked, by another one or by itself.
-    pub(crate) fn answer_question(&mut self, now: u64, question: Question) -> Answer {
+    pub(crate) fn answer_question(&mut self, now: u64, asker: Asker, question: Question) -> Answer {
         match question {
             Question::ReadQueue { queue } => self.read_queue(now, &queue),
             Question::Change(change) => self.change_queue(now, &change).into(),
@@ -280,7 +281,7 @@ impl Shard {
             Question::DeleteSubscription { queue } => self.delete_subscription(now, &queue),
             Question::List(question) => Answer::Rows(self.list(now, &question)),
             Question::Peek(question) => self.peek(now, &question),
-            Question::Sweep(question) => self.sweep(now, &question),
+            Question::Sweep(question) => self.sweep(now, asker, &question),
             Question::Target { queue } => self.check_target(now, &queue),
             Question::Put { queue, messages } => self.put(now, &queue, messages),
             Question::Remove { queue, places } => self.remove_messages(now, &queue, &places),

@@ -185,3 +185,89 @@ fn large_messages_named_one_by_one_are_all_moved() {
         assert_eq!(peek_bodies(&mut operator, &mut world, &target).len(), 20);
     }
 }
+
+/// A queue's messages are on their way to another shard: who comes then is refused, and nothing is there twice, nor out of order.
+#[test]
+fn a_queue_that_is_being_moved_elsewhere_is_left_alone_by_others() {
+    const SHARDS: usize = 3;
+    for (from, to) in [(0, 1), (1, 0), (2, 1)] {
+        let mut world = World::new(&Setup { verify: false, ..Setup::new(SHARDS) });
+        let (source, target) = (name_at(from, SHARDS), other_at(to, SHARDS));
+        let entity = ("queue", &*source);
+        let mut operators = [0, 2].map(|shard| Operator::new(&mut world, shard));
+        let to = [("to", Value::String(&target))];
+        for round in 1..=2 {
+            fill(&mut world, &source, 600);
+            let numbers =
+                operators.each_mut().map(|operator| operator.send(&mut world, "MOVE", entity, &to, &[]));
+            world.run();
+            let mut statuses: Vec<i64> = Vec::new();
+            for (operator, number) in operators.iter_mut().zip(numbers) {
+                let answer = operator.answers(&world).pop().expect("each is answered");
+                assert_eq!(answer.number, number);
+                assert!(
+                    answer.status == 200 || answer.description.contains("by another request"),
+                    "{answer:?}"
+                );
+                statuses.push(answer.status);
+            }
+            statuses.sort_unstable();
+            assert_eq!(statuses, [200, 409]);
+            assert_eq!(peek_bodies(&mut operators[0], &mut world, &source), [""; 0]);
+            let moved = peek_bodies(&mut operators[0], &mut world, &target);
+            let expected = (0..round * 600).map(|n| (n % 600).to_string()).take(1000);
+            assert_eq!(moved, expected.collect::<Vec<_>>());
+        }
+        fill(&mut world, &source, 3000);
+        let [mover, other] = &mut operators;
+        let some = [("count", Value::Uint(1))];
+        for (operation, arguments) in [("PURGE", &[][..]), ("DELETE-MESSAGES", &some[..]), ("COPY", &to[..])]
+        {
+            let depth = |world: &World, shard: usize, queue: &str| {
+                let shard = &world.shards[shard];
+                shard.queue(queue).and_then(|queue| shard.engine().depth(queue)).map_or(0, |it| it.messages)
+            };
+            let there = depth(&world, world.home_of(&target), &target);
+            mover.send(&mut world, "MOVE", entity, &to, &[]);
+            while depth(&world, world.home_of(&target), &target) == there {
+                assert!(world.step());
+            }
+            let refused = other.ask(&mut world, operation, entity, arguments, &[]);
+            assert_eq!(refused.status, 409, "{operation}: {refused:?}");
+            let moved = mover.answers(&world).pop().expect("it is answered");
+            assert_eq!((moved.status, moved.at("count")), (200, "3000".to_owned()), "{operation}");
+            fill(&mut world, &source, 3000);
+        }
+    }
+}
+
+/// A shard stands still while messages are on their way to it, for longer than anybody waits: they are in one of the two queues all
+/// the same, once it goes on.
+#[test]
+fn a_move_that_was_given_up_leaves_each_message_in_one_queue() {
+    for stalled in [1, 2] {
+        for steps in 0..40 {
+            let mut world = World::new(&Setup { seed: steps, verify: false, ..Setup::new(3) });
+            let mut operator = Operator::new(&mut world, 0);
+            let (source, target) = (name_at(2, 3), other_at(1, 3));
+            fill(&mut world, &source, 600);
+            let to = [("to", Value::String(&target))];
+            operator.send(&mut world, "MOVE", ("queue", &source), &to, &[]);
+            for _ in 0..steps {
+                world.step();
+            }
+            world.stall(stalled, true);
+            world.run();
+            world.advance(10_000_000);
+            let answer = operator.answers(&world).pop().expect("it is answered");
+            assert!(matches!(answer.status, 200 | 504), "{answer:?}");
+            world.stall(stalled, false);
+            world.run();
+            let both = [&*target, &*source].map(|queue| peek_bodies(&mut operator, &mut world, queue).len());
+            assert_eq!(both.iter().sum::<usize>(), 600, "{both:?}");
+            let purged = operator.ask(&mut world, "PURGE", ("queue", &source), &[], &[]);
+            assert_eq!((purged.status, purged.at("count")), (200, both[1].to_string()), "{purged:?}");
+            assert_eq!(world.shards.iter().map(|shard| shard.requests_in_service()).sum::<usize>(), 0);
+        }
+    }
+}
