@@ -10,4 +10,5 @@ pub mod client;
 pub mod config;
 pub mod control;
 pub mod driver;
+pub mod regular_file;
 pub mod users;

@@ -14,6 +14,10 @@ use serde::{Deserialize, Deserializer, de};
 use super::setting::{self, Setting};
 use super::tables::Tables;
 use super::{IdlePolicy, LogSettings};
+use crate::regular_file::read_text;
+
+/// Bytes of a configuration file. A larger one is not read.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Settings that were given in one place.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -111,7 +115,7 @@ fn one_spelling(text: &str) -> String {
 impl Layer {
     /// The layer that a file holds. Relative paths in it are relative to the file.
     pub fn from_file(file: &Path) -> Result<Layer, FileError> {
-        let text = std::fs::read_to_string(file)
+        let text = read_text(file, FILE_BYTES_MAX)
             .map_err(|error| FileError::Unreadable { file: file.to_owned(), error })?;
         let mut layer = Layer::from_text(file, &text)?;
         let folder = file.parent().unwrap_or(Path::new(""));

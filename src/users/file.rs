@@ -9,6 +9,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::regular_file::read_text;
+
 use super::{CredentialError, USERS_MAX, Users, VerifierError, prepare_name};
 
 const HEADING: &str = "# corelane users: NAME SCRAM-SHA-256$ITERATIONS:SALT$STORED-KEY:SERVER-KEY";
@@ -83,7 +85,7 @@ pub fn load(file: &Path) -> Result<(Users, FileStamp), UsersFileError> {
     if stamp.size > FILE_BYTES_MAX {
         return Err(UsersFileError::TooLarge { file: file.to_owned() });
     }
-    let text = fs::read_to_string(file).map_err(unreadable)?;
+    let text = read_text(file, FILE_BYTES_MAX).map_err(unreadable)?;
     Ok((parse(file, &text)?, stamp))
 }
 
