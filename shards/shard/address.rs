@@ -62,6 +62,11 @@ pub(crate) fn names_queue(address: &str, queue: &str) -> bool {
     }
 }
 
+/// Whether a text is a plain name, of a queue or a topic: an address that says no kind.
+pub fn is_plain_name(text: &str) -> bool {
+    matches!(Address::parse(text), Address::Name(_))
+}
+
 /// Whether a topic's name is one that can be subscribed to.
 pub(crate) fn is_topic_pattern(name: &str) -> bool {
     is_pattern_valid(name)

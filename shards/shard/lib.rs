@@ -55,6 +55,7 @@ mod transaction;
 mod turn;
 mod warnings;
 
+pub use address::is_plain_name;
 pub use corelane_mailbox::Lane;
 pub use counters::Counters;
 pub use destinations::{

@@ -148,6 +148,9 @@ struct ReceiveCommon {
 
 /// Sends, and reports what was not accepted.
 pub(super) fn send(arguments: &SendArguments) -> anyhow::Result<u8> {
+    if let Some(name) = given_twice(&arguments.property) {
+        return Err(anyhow!("the property {name:?} is given twice; a message has each once"));
+    }
     let text;
     let message = match (&arguments.body, arguments.size) {
         (_, Some(size)) => TextMessage::Pattern(size),
@@ -315,6 +318,13 @@ fn property(text: &str) -> Result<(String, PropertyValue), String> {
     }
 }
 
+/// The first name that stands for two properties.
+fn given_twice(properties: &[(String, PropertyValue)]) -> Option<&str> {
+    let mut names: Vec<&str> = properties.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
+
 /// A number as JSON writes it (so `007` and `+49` are text, and what fits into no 64 bits, too), true and false; else a text.
 fn property_value(text: &str) -> PropertyValue {
     let quoted = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
@@ -360,6 +370,12 @@ mod tests {
         assert_eq!(property("a="), Ok(("a".to_owned(), text(""))));
         assert!(property("=b").is_err());
         assert!(property("a").is_err());
+        let twice = |texts: &[&str]| {
+            let properties: Vec<_> = texts.iter().map(|text| property(text).unwrap()).collect();
+            given_twice(&properties).map(str::to_owned)
+        };
+        assert_eq!(twice(&["a=1", "b=1", "a=2"]), Some("a".to_owned()));
+        assert_eq!(twice(&["a=1", "b=1"]), None);
     }
 
     #[test]

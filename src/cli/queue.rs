@@ -46,6 +46,7 @@ Examples:
   corelane queue show orders --json
   corelane queue create orders --set messages-max=100000 --set overflow=block
   corelane queue set orders prefetch=10
+  corelane queue set orders redelivery-delay='{ min = \"1s\", multiplier = 2, max = \"1m\" }'
   corelane queue set orders prefetch=                    as the configuration file has it
   corelane queue peek orders -n 5
   corelane queue move failed orders --selector \"colour = 'red'\"
@@ -83,7 +84,7 @@ pub(super) struct CreateArguments {
 
     /// A property of it; may be given several times
     #[arg(long, value_name = "PROPERTY=VALUE", value_parser = assignment)]
-    set: Vec<(String, String)>,
+    set: Vec<Assignment>,
 
     #[command(flatten)]
     output: OutputArguments,
@@ -96,7 +97,7 @@ pub(super) struct SetArguments {
 
     /// What to change; an empty value takes back what was set before
     #[arg(required = true, value_name = "PROPERTY=VALUE", value_parser = assignment)]
-    set: Vec<(String, String)>,
+    set: Vec<Assignment>,
 
     #[command(flatten)]
     output: OutputArguments,
@@ -193,11 +194,46 @@ impl OutputArguments {
     }
 }
 
-fn assignment(text: &str) -> Result<(String, String), String> {
+/// A property and its value.
+#[derive(Clone, Debug, PartialEq)]
+struct Assignment {
+    name: String,
+    value: Assigned,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Assigned {
+    /// None where it is empty.
+    Text(String),
+    Table(Map<String, Json>),
+}
+
+fn assignment(text: &str) -> Result<Assignment, String> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some((name, value)) if !name.is_empty() => {
+            Ok(Assignment { name: name.to_owned(), value: assigned(value)? })
+        }
         Some(_) | None => Err("expected PROPERTY=VALUE, as in prefetch=10".to_owned()),
     }
+}
+
+/// A value; what begins with a brace is a table, written as in the configuration file, or as `queue show` has it (JSON).
+fn assigned(text: &str) -> Result<Assigned, String> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(Assigned::Text(text.to_owned()));
+    }
+    let table = serde_json::from_str(text).ok().or_else(|| {
+        let line = text.lines().collect::<Vec<_>>().join(" ");
+        let mut file: Map<String, Json> = toml::from_str(&format!("table = {line}")).ok()?;
+        match file.remove("table")? {
+            Json::Object(table) => Some(table),
+            _ => None,
+        }
+    });
+    table.map(Assigned::Table).ok_or_else(|| {
+        "not a table; write it as in redelivery-delay='{ min = \"1s\", multiplier = 2, max = \"1m\" }'"
+            .to_owned()
+    })
 }
 
 /// Runs one of them.
@@ -339,11 +375,15 @@ fn set(arguments: &SetArguments) -> anyhow::Result<u8> {
     if arguments.output.json { show_queue(&arguments.output, &changed) } else { Ok(DONE) }
 }
 
-fn assignments(set: &[(String, String)]) -> Vec<(&str, Argument<'_>)> {
+fn assignments(set: &[Assignment]) -> Vec<(&str, Argument<'_>)> {
     set.iter()
-        .map(|(name, text)| {
-            let value = if text.is_empty() { Value::Null } else { Value::String(text) };
-            (name.as_str(), Argument::Value(value))
+        .map(|Assignment { name, value }| {
+            let value = match value {
+                Assigned::Text(text) if text.is_empty() => Argument::Value(Value::Null),
+                Assigned::Text(text) => Argument::Value(Value::String(text)),
+                Assigned::Table(table) => Argument::Table(table.clone()),
+            };
+            (name.as_str(), value)
         })
         .collect()
 }
@@ -574,6 +614,25 @@ mod tests {
             let given: Vec<&str> = request.body.iter().map(|(key, _)| *key).collect();
             assert_eq!((request.operation, request.name, &*given), (operation, "orders", keys), "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_table_is_written_as_in_the_file_or_as_it_is_shown() {
+        let table = json!({"min": "1s", "multiplier": 2, "max": "1m"});
+        for text in [
+            "d={ min = \"1s\", multiplier = 2, max = \"1m\" }",
+            "d={min='1s',\nmultiplier=2,max='1m'}",
+            "d={\"min\": \"1s\", \"multiplier\": 2, \"max\": \"1m\"}",
+        ] {
+            let Assignment { name, value } = assignment(text).unwrap();
+            assert_eq!(
+                (&*name, &value),
+                ("d", &Assigned::Table(table.as_object().unwrap().clone())),
+                "{text}"
+            );
+        }
+        assert!(assignment("d={min=1s}").unwrap_err().contains("as in redelivery-delay="));
+        assert_eq!(assignment("d=5s").unwrap().value, Assigned::Text("5s".to_owned()));
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Request<'a> {
 pub enum Argument<'a> {
     Value(Value<'a>),
     Texts(Vec<String>),
+    /// A map of texts, numbers and flags.
+    Table(serde_json::Map<String, Json>),
 }
 
 /// A successful answer.
@@ -199,10 +201,10 @@ fn encode(request: &Request<'_>, number: u64) -> Vec<u8> {
     let mut body = Vec::new();
     let mut map = MapWriter::new(&mut body);
     for (key, argument) in &request.body {
+        let mut encoded = Vec::new();
         match argument {
             Argument::Value(value) => map.pair(key, value),
             Argument::Texts(texts) => {
-                let mut encoded = Vec::new();
                 let mut list = corelane_wire::amqp10::ListWriter::new(&mut encoded);
                 for text in texts {
                     list.field(&text.as_str());
@@ -212,6 +214,16 @@ fn encode(request: &Request<'_>, number: u64) -> Vec<u8> {
                     map.pair(key, &list);
                 }
             }
+            Argument::Table(table) => {
+                let mut members = MapWriter::new(&mut encoded);
+                for (name, member) in table {
+                    members.pair(&name.as_str(), &from_json(member));
+                }
+                members.finish();
+                if let Ok(table) = Value::decode(&encoded) {
+                    map.pair(key, &table);
+                }
+            }
         }
     }
     map.finish();
@@ -219,6 +231,20 @@ fn encode(request: &Request<'_>, number: u64) -> Vec<u8> {
         write_amqp_value(&mut bytes, &map);
     }
     bytes
+}
+
+/// A text, number or flag; all else is null.
+fn from_json(json: &Json) -> Value<'_> {
+    match json {
+        Json::String(text) => Value::String(text),
+        Json::Bool(flag) => Value::Boolean(*flag),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => Value::Long(integer),
+            (None, Some(float)) => Value::Double(float),
+            (None, None) => Value::Null,
+        },
+        Json::Null | Json::Array(_) | Json::Object(_) => Value::Null,
+    }
 }
 
 /// Reads an answer; none: it is that to another request.
@@ -325,6 +351,14 @@ mod tests {
             body: vec![
                 ("to", Argument::Value(Value::String("b"))),
                 ("ids", Argument::Texts(vec!["1".to_owned(), "2".to_owned()])),
+                (
+                    "delay",
+                    Argument::Table(
+                        [("min".to_owned(), Json::from("1s")), ("n".to_owned(), Json::from(2))]
+                            .into_iter()
+                            .collect(),
+                    ),
+                ),
             ],
         };
         let bytes = encode(&request, 5);
@@ -334,6 +368,9 @@ mod tests {
         assert_eq!(property("operation"), Some(Value::String("MOVE")));
         assert_eq!(property("count"), Some(Value::Uint(3)));
         let body = sections.body_values(&bytes).next().unwrap().unwrap();
-        assert_eq!(to_json(&body, 0).unwrap().to_string(), r#"{"ids":["1","2"],"to":"b"}"#);
+        assert_eq!(
+            to_json(&body, 0).unwrap().to_string(),
+            r#"{"delay":{"min":"1s","n":2},"ids":["1","2"],"to":"b"}"#
+        );
     }
 }

@@ -286,3 +286,14 @@ fn the_readme_knows_the_table() {
     let names: Vec<&str> = PROPERTIES.iter().map(|property| property.name).collect();
     assert_eq!(listed, names);
 }
+
+#[test]
+fn a_rule_for_an_address_or_for_no_name_is_refused() {
+    let long = "x".repeat(1025);
+    for pattern in ["queue://a", "topic://a", "/queues/a", "/topics/a", "a\\u0001b", &long] {
+        let error = layer(&format!("[destinations.\"{pattern}\"]\nprefetch = 1")).unwrap_err().to_string();
+        assert!(error.contains("is no name; a name has 1 to 1024 bytes"), "{error}");
+        assert!(error.contains("line 1"), "{error}");
+    }
+    assert!(layer("[destinations.\"a/b://c\"]\nprefetch = 1").is_ok());
+}

@@ -7,8 +7,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use corelane_shard::DestinationRule;
 use corelane_shard::properties::{self, PropertyError, PropertyValue};
+use corelane_shard::{DestinationRule, is_plain_name};
 use serde::de::{self, DeserializeSeed, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
@@ -110,6 +110,12 @@ fn check_pattern(pattern: &str) -> Result<(), String> {
                 "in {pattern:?}, \">\" stands for all words that follow, as in \"orders.>\""
             ));
         }
+    }
+    if !is_plain_name(pattern) {
+        return Err(format!(
+            "{pattern:?} is no name; a name has 1 to 1024 bytes without control characters, and no \"queue://\", \"topic://\", \
+             \"/queues/\" or such before it, which say in addresses what it is the name of"
+        ));
     }
     Ok(())
 }

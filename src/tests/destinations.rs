@@ -171,9 +171,38 @@ fn an_operator_cannot_break_what_the_file_says_and_the_other_way_round_is_told()
     assert!(code == Some(1) && error.contains("\"news.x\" is a topic by the rule \"news.>\""), "{error}");
     let (code, error) = broker.run(&["queue", "create", "a.*"]);
     assert!(code == Some(1) && error.contains("has wildcards"), "{error}");
+    let set = |value: &str| broker.run(&["queue", "set", "a", value]);
+    assert_eq!(
+        set("redelivery-delay={ min = \"1s\", multiplier = 2, max = \"1m\" }"),
+        (Some(0), String::new())
+    );
+    let (code, error) = set("redelivery-delay={ min = \"1m\", max = \"1s\" }");
+    assert!(code == Some(1) && error.contains("min (1m) is more than max (1s)"), "{error}");
+    let (code, error) = broker.run(&["queue", "set", "a", "deliveries-max=5", "delivery-max=6"]);
+    assert!(code == Some(1) && error.contains("deliveries-max is given twice"), "{error}");
+    let (code, error) = broker.run(&["send", "a", "x", "-p", "n=1", "-p", "n=2"]);
+    assert!(code == Some(1) && error.contains("\"n\" is given twice"), "{error}");
     std::fs::write(&file, "[destinations.b]\ndead-letter = \"/queues/a\"\nexpiration = \"1ms\"").unwrap();
     broker.reload();
     assert!(broker.takes_a_message("a"));
     let line = broker.log_line("in a circle");
     assert!(line.contains("WARN") && line.contains("died in b would go on to /queues/a, "), "{line}");
+}
+
+/// A configuration file that would never be read to its end: the broker goes on as before, and can be stopped.
+#[test]
+fn a_file_that_does_not_answer_stops_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.toml");
+    std::fs::write(&file, "[destinations.q]\nmessages-max = 1").unwrap();
+    let mut broker = Broker::start(&file);
+    std::fs::remove_file(&file).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    broker.reload();
+    let line = broker.log_line("what was in force before stays");
+    assert!(line.contains("it is not a regular file"), "{line}");
+    assert!(broker.takes_a_message("q") && !broker.takes_a_message("q"));
+    kill_process(Pid::from_child(&broker.process), Signal::TERM).unwrap();
+    assert_eq!(broker.process.wait().unwrap().code(), Some(0));
 }
