@@ -69,6 +69,14 @@ impl From<Refusal> for Refused {
                 "amqp:resource-limit-exceeded",
                 "the queue's shard has no room for another queue or consumer",
             ),
+            Refusal::Filters => Refused::new(
+                "amqp:resource-limit-exceeded",
+                "the consumers of this queue have too many different selectors, or too large ones; those that are gone do not count",
+            ),
+            Refusal::Priorities => Refused::new(
+                "amqp:resource-limit-exceeded",
+                "the consumers of this queue have too many different priorities: 64 are allowed",
+            ),
             Refusal::InvalidFilter => Refused::new("amqp:invalid-field", "the selector could not be read"),
             Refusal::Locked => Refused::new(
                 "amqp:resource-locked",

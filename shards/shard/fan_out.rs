@@ -265,7 +265,7 @@ impl Shard {
                 }
                 Err(message) => {
                     self.dissolve(message);
-                    PublishOutcome::Full
+                    PublishOutcome::NoRoom
                 }
             },
         };

@@ -61,9 +61,10 @@ pub const DEAD_LETTER_STOPS_KEPT: usize = 16;
 /// Queues that the way of dead letters is followed over. A file or a change by which it would be more is refused.
 pub const DEAD_LETTER_STOPS_MAX: usize = 64;
 
-/// Warnings of messages dropped because they went round in a circle, of transactions that took too long, and of queues that keep what
-/// rules change, in a period of so long. Others are left out.
+/// Warnings of messages dropped because they went round in a circle, of queues whose names have become topics', of transactions that
+/// took too long, and of queues that keep what rules change, in a period of so long. Others are left out.
 pub const DROP_WARNINGS_MAX: u32 = 1;
+pub const HIDDEN_WARNINGS_MAX: u32 = 16;
 pub const TRANSACTION_WARNINGS_MAX: u32 = 4;
 pub const KEPT_WARNINGS_MAX: u32 = 4;
 pub const WARNINGS_PERIOD_US: u64 = 10_000_000;
@@ -121,10 +122,10 @@ pub const POOL_BYTES_MAX: usize = 32 << 20;
 /// Longest queue name, in bytes. A longer one is refused.
 pub const QUEUE_NAME_BYTES_MAX: usize = 1024;
 
-/// Queues of a shard. A further one is not made: `amqp:resource-limit-exceeded`.
 /// Longest container-id of a peer, in bytes. The open of a longer one is answered with a close: `amqp:invalid-field`.
 pub const CONTAINER_ID_BYTES_MAX: usize = 1024;
 
+/// Queues of a shard. A further one is not made: `amqp:resource-limit-exceeded`.
 pub const QUEUES_MAX: usize = 1 << 20;
 
 /// Bindings of topics to subscriptions, and temporary topics, in the whole process. Who asks for a further one is refused:

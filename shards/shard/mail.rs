@@ -162,6 +162,10 @@ pub enum SaslReply {
 pub enum Refusal {
     NotFound,
     ResourceLimit,
+    /// The filters of the queue's consumers are as many, or as costly, as they may be.
+    Filters,
+    /// Its consumers have as many different priorities as they may.
+    Priorities,
     InvalidFilter,
     /// It is in use, on other terms.
     Locked,
@@ -281,6 +285,8 @@ pub enum PublishOutcome {
     NoAddress,
     /// The queue is full.
     Full,
+    /// The shard is: of messages, or of queues.
+    NoRoom,
     /// Its sections could not be read.
     Malformed,
     /// It belongs to a transaction that is not open.
@@ -305,9 +311,11 @@ impl PublishOutcome {
             PublishOutcome::Stored => ("", ""),
             PublishOutcome::NoQueue => ("amqp:not-found", "there is no such queue"),
             PublishOutcome::NoAddress => ("amqp:precondition-failed", "the message's `to` names no queue"),
-            PublishOutcome::Full => {
-                ("amqp:resource-limit-exceeded", "the queue, or the memory for messages, is full")
-            }
+            PublishOutcome::Full => ("amqp:resource-limit-exceeded", "the queue is full"),
+            PublishOutcome::NoRoom => (
+                "amqp:resource-limit-exceeded",
+                "the broker has no room for the message: its memory for messages is full, or it has as many queues as it may",
+            ),
             PublishOutcome::Malformed => ("amqp:decode-error", "the message's sections could not be read"),
             PublishOutcome::NoTransaction => UNKNOWN_TRANSACTION,
             PublishOutcome::TransactionTimedOut => TIMED_OUT,

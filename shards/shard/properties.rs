@@ -540,7 +540,10 @@ impl Property {
     fn redelivery(&self, table: &[(String, PropertyValue)]) -> Result<RedeliveryRule, PropertyError> {
         let malformed = |reason: String| PropertyError::Malformed { property: self.name, reason };
         let (mut min_us, mut max_us, mut multiplier_permille) = (None, None, 2000);
-        for (name, value) in table {
+        for (index, (name, value)) in table.iter().enumerate() {
+            if table[..index].iter().any(|(earlier, _)| earlier == name) {
+                return Err(malformed(format!("{name:?} stands twice in its table; allowed: once")));
+            }
             match (name.as_str(), value) {
                 ("min", value) => min_us = Some(DELAY.read(self, value)?),
                 ("max", value) => max_us = Some(DELAY.read(self, value)?),

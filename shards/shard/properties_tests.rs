@@ -113,6 +113,7 @@ fn a_refusal_names_the_property_the_value_and_what_is_allowed() {
     refuses("deliveries-max", "65536", &["65536 is out of range", "1 to 65535"]);
     refuses("redelivery-delay", "{ min: 2s, max: 1s }", &["min (2s) is more than max (1s)"]);
     refuses("redelivery-delay", "{ min: 2s }", &["needs max"]);
+    refuses("redelivery-delay", "{ min: 2s, max: 1m, min: 3s }", &["\"min\" stands twice"]);
     refuses("redelivery-delay", "{ min: 2s, max: 1m, multiplier: 0.5 }", &["0.5", "1 to 100"]);
     refuses("redelivery-delay", "{ least: 2s }", &["no \"least\"", "min, multiplier, max"]);
     refuses("ack-deadline", "1ms", &["1ms is out of range", "10ms to 30d"]);

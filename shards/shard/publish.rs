@@ -264,7 +264,7 @@ impl Shard {
         let is_unwanted = message.is_answer && self.is_unread(queue, ANSWERS_KEPT_BYTES_MAX);
         if is_unwanted || !self.take_memory(&message) {
             self.dissolve(message);
-            return PublishOutcome::Full;
+            return PublishOutcome::NoRoom;
         }
         message.enqueued_at = now;
         let size = message.bytes().len();
@@ -304,9 +304,8 @@ impl Shard {
                 self.forget(message);
                 match refusal {
                     EnqueueRefusal::QueueGone => PublishOutcome::NoQueue,
-                    EnqueueRefusal::MessagesFull | EnqueueRefusal::BytesFull | EnqueueRefusal::ShardFull => {
-                        PublishOutcome::Full
-                    }
+                    EnqueueRefusal::MessagesFull | EnqueueRefusal::BytesFull => PublishOutcome::Full,
+                    EnqueueRefusal::ShardFull => PublishOutcome::NoRoom,
                 }
             }
         }
@@ -364,7 +363,11 @@ impl Shard {
                 self.dissolve(arrival.message);
                 match refusal {
                     Refusal::NotFound | Refusal::InvalidFilter => PublishOutcome::NoQueue,
-                    Refusal::ResourceLimit | Refusal::Locked | Refusal::Stolen => PublishOutcome::Full,
+                    Refusal::ResourceLimit
+                    | Refusal::Filters
+                    | Refusal::Priorities
+                    | Refusal::Locked
+                    | Refusal::Stolen => PublishOutcome::NoRoom,
                 }
             }
         }
@@ -426,7 +429,9 @@ impl Shard {
                 // AMQP 1.0 §4.4.4: it is said by the answer to the discharge.
                 transactions.fail(number, Failure::Refused(outcome));
             // What a topic's subscriptions have refused, others may have.
-            } else if settled && !(is_topic && outcome == PublishOutcome::Full) {
+            } else if settled
+                && !(is_topic && matches!(outcome, PublishOutcome::Full | PublishOutcome::NoRoom))
+            {
                 // AMQP 1.0 anonymous terminus §2.2.2: what cannot be said by an outcome ends the link.
                 let (condition, description) = outcome.error();
                 connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));
@@ -440,6 +445,7 @@ impl Shard {
                 PublishOutcome::NoQueue
                 | PublishOutcome::NoAddress
                 | PublishOutcome::Full
+                | PublishOutcome::NoRoom
                 | PublishOutcome::Malformed
                 | PublishOutcome::NoTransaction
                 | PublishOutcome::TransactionTimedOut

@@ -14,11 +14,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use corelane_engine::{ConsumerId, ConsumerSpec, QueueId};
+use corelane_engine::{AttachRefusal, ConsumerId, ConsumerSpec, QueueId};
 use corelane_mailbox::Lane;
 use hashbrown::HashMap;
 
 use crate::Shard;
+use crate::address::has_wildcards;
 use crate::attach_topic::SUBSCRIPTIONS;
 use crate::connection::QueueAt;
 use crate::deliver::Owner;
@@ -106,6 +107,8 @@ pub(crate) struct Queues {
     graves: HashMap<u32, (QueueId, Box<str>, Arc<str>)>,
     /// Properties were changed: the queues from this index on have yet to take them over.
     review_from: Option<usize>,
+    /// The rules before those.
+    ruled_before: Option<Arc<Destinations>>,
 }
 
 impl Queues {
@@ -218,7 +221,8 @@ impl Shard {
             return Ok(queue);
         }
         let destination = self.destinations.lookup(name, None);
-        if !destination.auto_create || is_ours(name) || name == management::ADDRESS {
+        let is_nobodys = is_ours(name) || name == management::ADDRESS || has_wildcards(name);
+        if !destination.auto_create || is_nobodys {
             return Err(Refusal::NotFound);
         }
         self.declare_queue(now, name, QueueKind::Queue, DestinationRule::default())
@@ -292,7 +296,8 @@ impl Shard {
 
     /// The rules have changed.
     pub(crate) fn on_destinations(&mut self, destinations: Arc<Destinations>) {
-        self.destinations = destinations;
+        let before = std::mem::replace(&mut self.destinations, destinations);
+        self.queues.ruled_before = Some(before);
         self.destinations_version += 1;
         self.queues.review_from = Some(0);
     }
@@ -305,9 +310,30 @@ impl Shard {
             let Some((queue, _)) = &self.queues.nodes[index] else { continue };
             let queue = *queue;
             self.apply_properties(now, queue);
+            self.warn_if_hidden(now, queue);
         }
         self.queues.review_from = (to < self.queues.nodes.len()).then_some(to);
+        if self.queues.review_from.is_none() {
+            self.queues.ruled_before = None;
+        }
         self.queues.review_from.is_some()
+    }
+
+    /// What was a queue's plain name is a topic's by rules that are new: its messages are not where clients look for them.
+    fn warn_if_hidden(&mut self, now: u64, queue: QueueId) {
+        let Some(before) = &self.queues.ruled_before else { return };
+        let messages = self.engine.depth(queue).map_or(0, |depth| depth.messages);
+        if let Some(QueueNode { name, kind: QueueKind::Queue, .. }) = self.queues.get(queue)
+            && messages > 0
+            && self.destinations.is_topic(name)
+            && !before.is_topic(name)
+        {
+            let text = format!(
+                "{name:?} is a topic by the rules that were read, and a queue of this name holds messages: {messages}. It is \
+                 reached as \"queue://{name}\"; what is sent to the plain name goes to the topic's subscriptions"
+            );
+            self.hidden_warnings.warn(now, &mut self.effects, |_| text);
+        }
     }
 
     /// Lets a queue take over what rules and its overrides say now, as far as it can while it is used.
@@ -346,7 +372,12 @@ impl Shard {
         spec: ConsumerSpec,
     ) -> Result<ConsumerId, Refusal> {
         let attached = self.engine.attach_consumer(now, queue, spec);
-        let consumer = attached.map_err(|_| Refusal::ResourceLimit)?;
+        let consumer = attached.map_err(|refusal| match refusal {
+            AttachRefusal::QueueGone => Refusal::NotFound,
+            AttachRefusal::ConsumersFull => Refusal::ResourceLimit,
+            AttachRefusal::ClassesFull | AttachRefusal::FiltersFull => Refusal::Filters,
+            AttachRefusal::PrioritiesFull => Refusal::Priorities,
+        })?;
         if let Some(node) = self.queues.get_mut(queue) {
             node.consumers += 1;
             node.had_consumer = true;

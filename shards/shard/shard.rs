@@ -27,7 +27,9 @@ use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::failure::Failure;
 use crate::home::home_shard;
-use crate::limits::{DROP_WARNINGS_MAX, KEPT_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX};
+use crate::limits::{
+    DROP_WARNINGS_MAX, HIDDEN_WARNINGS_MAX, KEPT_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX,
+};
 use crate::mail::{ConnectionId, Mail};
 use crate::management::Management;
 use crate::message::Message;
@@ -129,6 +131,8 @@ pub struct Shard {
     pub(crate) roomy: VecDeque<QueueId>,
     /// A dead letter for whose way there was no room.
     pub(crate) dead_letter_waits: Option<DeadLetterOnItsWay>,
+    /// Of queues whose names have become topics'.
+    pub(crate) hidden_warnings: Warnings,
     /// Of dead letters that went round in a circle.
     pub(crate) drop_warnings: Warnings,
     /// Of transactions that took too long.
@@ -207,6 +211,7 @@ impl Shard {
             dynamic_names: 0,
             roomy: VecDeque::new(),
             dead_letter_waits: None,
+            hidden_warnings: Warnings::new(HIDDEN_WARNINGS_MAX),
             drop_warnings: Warnings::new(DROP_WARNINGS_MAX),
             transaction_warnings: Warnings::new(TRANSACTION_WARNINGS_MAX),
             kept_warnings: Warnings::new(KEPT_WARNINGS_MAX),

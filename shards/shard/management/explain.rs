@@ -19,7 +19,7 @@ use crate::mail::LinkRef;
 impl Shard {
     /// What a queue's home knows.
     pub(crate) fn explain_queue(&mut self, now: u64, name: &str, count: u32) -> Answer {
-        let Some(queue) = self.queues.find(name) else { return Answer::no_queue(name) };
+        let Some(queue) = self.queues.find(name) else { return self.no_queue(name) };
         let head = self.engine.head(queue);
         let ids: Vec<ConsumerId> = self.engine.consumers(queue).take(EXPLAIN_TALLY_MAX).collect();
         let all = self.queues.get(queue).map_or(0, |node| node.consumers as usize);

@@ -28,7 +28,7 @@ const LEVEL_SHIFT: u32 = 60;
 impl Shard {
     /// Shows messages from a place on.
     pub(crate) fn peek(&self, now: u64, question: &PeekQuestion) -> Answer {
-        let Some(queue) = self.queues.find(&question.queue) else { return Answer::no_queue(&question.queue) };
+        let Some(queue) = self.queues.find(&question.queue) else { return self.no_queue(&question.queue) };
         let (mut shown, mut bytes, mut next) = (Vec::new(), 0, None);
         for (place, message, view) in self.engine.entries(queue, question.from) {
             if shown.len() >= question.count as usize || bytes >= ANSWER_BYTES_MAX {
@@ -190,9 +190,14 @@ impl Shard {
     pub(crate) fn check_target(&mut self, now: u64, name: &str) -> Answer {
         match self.find_or_create(now, name) {
             Ok(_) => Answer::ok(Pairs::new()),
-            Err(Refusal::NotFound | Refusal::InvalidFilter | Refusal::Locked | Refusal::Stolen) => {
-                Answer::no_queue(name)
-            }
+            Err(
+                Refusal::NotFound
+                | Refusal::Filters
+                | Refusal::Priorities
+                | Refusal::InvalidFilter
+                | Refusal::Locked
+                | Refusal::Stolen,
+            ) => self.no_queue(name),
             Err(Refusal::ResourceLimit) => Answer::Refused(Fault {
                 status: Status::Unavailable,
                 why: "the target's shard has no room for another queue".to_owned(),
@@ -217,7 +222,7 @@ impl Shard {
 
     /// Removes messages that have arrived elsewhere.
     pub(crate) fn remove_messages(&mut self, now: u64, name: &str, places: &[Place]) -> Answer {
-        let Some(queue) = self.queues.find(name) else { return Answer::no_queue(name) };
+        let Some(queue) = self.queues.find(name) else { return self.no_queue(name) };
         let mut count = 0;
         for place in places {
             if let Some(message) = self.engine.remove(now, queue, *place) {

@@ -39,6 +39,7 @@ use corelane_wire::amqp10::{DeliveryState, Error};
 use hashbrown::HashMap;
 
 use crate::Shard;
+use crate::address::{Address, has_wildcards, is_topic_name};
 use crate::event::ConnectionSlot;
 use crate::limits::{
     ANSWERS_UNREAD_BYTES_MAX, QUESTION_TIMEOUT_US, QUESTIONS_PER_TURN_MAX, REQUESTS_MAX, REQUESTS_SHARD_MAX,
@@ -161,7 +162,13 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         envelope.queue = connection.answers_at(&envelope.reply_to).map(Into::into);
         let to = envelope.address();
-        if to == ADDRESS {
+        let is_lost = envelope.queue.is_none()
+            && match Address::parse(to) {
+                Address::Name(name) | Address::Queue(name) => has_wildcards(&name),
+                Address::Topic(name) => !is_topic_name(&name),
+                Address::Unsupported | Address::Invalid => true,
+            };
+        if to == ADDRESS || is_lost {
             return Err(NO_REPLY_TO);
         }
         if self.queues.find(to).is_some_and(|queue| self.is_unread(queue, ANSWERS_UNREAD_BYTES_MAX)) {

@@ -245,10 +245,6 @@ impl Answer {
     pub(crate) fn ok(pairs: Pairs) -> Answer {
         Answer::Said { status: Status::Ok, body: Data::Map(pairs) }
     }
-
-    pub(crate) fn no_queue(name: &str) -> Answer {
-        Answer::Refused(Fault::unknown(Kind::Queue, name))
-    }
 }
 
 impl From<Result<Answer, Fault>> for Answer {
@@ -258,6 +254,15 @@ impl From<Result<Answer, Fault>> for Answer {
 }
 
 impl Shard {
+    /// There is no queue of this name; it may be a topic's.
+    pub(crate) fn no_queue(&self, name: &str) -> Answer {
+        let Fault { status, mut why } = Fault::unknown(Kind::Queue, name);
+        if self.is_topic(name) {
+            why.push_str(": it is a topic; its messages are in the queues of its subscriptions (corelane subscriptions)");
+        }
+        Answer::Refused(Fault { status, why })
+    }
+
     pub(crate) fn on_query(&mut self, now: u64, from: usize, query: Query) {
         let Query { request, number, question } = query;
         let answer = self.answer_question(now, (from, request), question);

@@ -114,9 +114,11 @@ fn summary(summary: Option<Summary>) -> Data {
     })
 }
 
+const PINNED_SHARD: &str = "pinned-shard";
+
 /// What a property is called among the attributes. `shard` is where the queue lives, so the property that pins it there is not.
 fn attribute_of(property: &Property) -> &'static str {
-    if property.name == "shard" { "pinned-shard" } else { property.name }
+    if property.name == "shard" { PINNED_SHARD } else { property.name }
 }
 
 /// The names of all attributes.
@@ -183,7 +185,7 @@ impl Shard {
     pub(crate) fn read_queue(&mut self, now: u64, name: &str) -> Answer {
         match self.queues.find(name) {
             Some(queue) => self.describe_queue(now, Status::Ok, queue),
-            None => Answer::no_queue(name),
+            None => self.no_queue(name),
         }
     }
 
@@ -267,7 +269,7 @@ impl Shard {
     }
 
     pub(crate) fn delete_named_queue(&mut self, now: u64, name: &str) -> Answer {
-        let Some(queue) = self.queues.find(name) else { return Answer::no_queue(name) };
+        let Some(queue) = self.queues.find(name) else { return self.no_queue(name) };
         self.delete_queue(now, queue);
         Answer::Said { status: Status::NoContent, body: Data::Map(Pairs::new()) }
     }
@@ -279,6 +281,12 @@ fn with_properties(
     properties: &[(Box<str>, Data)],
 ) -> Result<DestinationRule, Fault> {
     let mut rule = DestinationRule::default();
+    for (index, (name, _)) in properties.iter().enumerate() {
+        let Some(property) = properties::find(name) else { continue };
+        if properties[..index].iter().any(|(earlier, _)| names(property, earlier)) {
+            return Err(Fault::bad(format!("{} is given twice; allowed: once", property.name)));
+        }
+    }
     let is_given = |known: &Property| properties.iter().any(|(name, _)| names(known, name));
     for property in PROPERTIES.iter().filter(|property| !is_given(property)) {
         if let Some(value) = before.and_then(|before| property.read(before)) {
@@ -317,6 +325,8 @@ fn names(property: &Property, name: &str) -> bool {
 /// A string stands for a number or a flag where one is wanted, as the draft has it.
 fn set(rule: &mut DestinationRule, name: &str, value: &Value<'_>) -> Result<(), PropertyError> {
     let given = property_value(value, 0);
+    // As the attribute is called that says so.
+    let name = if name.replace('_', "-") == PINNED_SHARD { "shard" } else { name };
     let result = properties::set_for_queue(rule, name, &given);
     let meant = match &given {
         PropertyValue::Text(text) => match (text.parse(), text.parse()) {

@@ -494,6 +494,9 @@ impl<'a> Fields<'a> {
             Err(_) => Err(()),
         };
         match (property("name"), property("identity")) {
+            (Ok(Some(name)), Ok(Some(identity))) if name != identity => Err(Fault::bad(format!(
+                "`name` is {name:?} and `identity` is {identity:?}; allowed: one of them, or the same"
+            ))),
             (Ok(Some(name)), Ok(_)) | (Ok(None), Ok(Some(name))) => Ok(name),
             (Ok(None), Ok(None)) => {
                 Err(Fault::bad("the application property `name` (or `identity`) is missing"))

@@ -282,6 +282,11 @@ fn messages_beyond_the_memory_are_refused_until_there_is_room() {
                 .filter(|(_, outcome)| outcome == "rejected amqp:resource-limit-exceeded")
                 .count();
             assert_eq!(accepted + refused, 30);
+            let refusals = std::mem::take(&mut world.clients[client].refusals);
+            assert!(
+                refusals.iter().all(|(_, why)| why.contains("its memory for messages is full")),
+                "{refusals:?}"
+            );
             assert!((7..10).contains(&accepted), "{accepted}");
             let reader = world.connect(0);
             world.clients[reader].accepts = true;

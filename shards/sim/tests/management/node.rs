@@ -168,9 +168,11 @@ fn bodies_that_are_no_maps_and_requests_that_are_none() {
     write_amqp_value(&mut nowhere, &Value::Null);
     check(nowhere, "rejected amqp:precondition-failed", None);
     check(request("$management", 1, &[], &[]), "rejected amqp:precondition-failed", None);
-    // Answers to a queue that is gone, or to a topic, vanish; the request is served.
+    for reply_to in ["", "\n", "queue://", "/exchanges/a/b", "x.*", "topic://a.*"] {
+        check(request(reply_to, 1, &[], &[]), "rejected amqp:precondition-failed", None);
+    }
+    // Answers to a queue that is gone vanish; the request is served.
     check(request("corelane.dynamic.gone", 1, &[], &[]), "accepted", None);
-    check(request("\n", 1, &[], &[]), "accepted", None);
     let long = "x".repeat(70_000);
     check(request("answers", 1, &[("operation", Value::String(&long))], &[]), "accepted", Some(400));
     check(with_body(&Value::Null), "accepted", Some(201));

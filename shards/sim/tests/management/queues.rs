@@ -262,3 +262,64 @@ fn what_cannot_change_while_a_queue_is_used_is_refused() {
     let read = operator.ask(&mut world, "READ", ("queue", &name), &[], &[]);
     assert_eq!([read.at("non-destructive"), read.at("last-value-key")], ["false", "rule"]);
 }
+
+/// What is said twice, of two things, or under another name is refused with what is allowed: nothing is chosen silently.
+#[test]
+fn a_request_that_says_two_things_is_refused() {
+    let mut world = ruled(1, vec![rule("news.>", |rule| rule.topic = Some(true))]);
+    let mut operator = Operator::new(&mut world, 0);
+    let mut ask = |operation: &str, name: &str, properties: &[(&str, Value<'_>)], given: &[(&str, u32)]| {
+        let body: Vec<_> =
+            given.iter().map(|(name, number)| (*name, Item::Value(Value::Uint(*number)))).collect();
+        said(&operator.ask(&mut world, operation, ("queue", name), properties, &body))
+    };
+    let twice = "400 deliveries-max is given twice; allowed: once";
+    assert_eq!(ask("CREATE", "a", &[], &[("deliveries-max", 5), ("delivery-max", 6)]), twice);
+    assert_eq!(ask("CREATE", "a", &[], &[("prefetch", 5)]), "201 Created");
+    assert_eq!(ask("UPDATE", "a", &[], &[("deliveries_max", 5), ("deliveries-max", 5)]), twice);
+    for name in ["shard", "pinned-shard", "pinned_shard"] {
+        let got = ask("UPDATE", "a", &[], &[(name, 0)]);
+        assert!(got.starts_with("400 shard is not changed while the broker runs"), "{got}");
+    }
+    let identity = |name| [("identity", Value::String(name))];
+    assert_eq!(ask("READ", "a", &identity("a"), &[]), "200 OK");
+    let got = ask("READ", "a", &identity("b"), &[]);
+    assert_eq!(got, "400 `name` is \"a\" and `identity` is \"b\"; allowed: one of them, or the same");
+    for operation in ["READ", "PEEK", "EXPLAIN", "PURGE", "DELETE"] {
+        let got = ask(operation, "news.x", &[], &[]);
+        assert!(got.starts_with("404 there is no queue \"news.x\": it is a topic"), "{operation}: {got}");
+        assert_eq!(ask(operation, "b", &[], &[]), "404 there is no queue \"b\"");
+    }
+}
+
+/// A queue that is called as a pattern could be sent to, and not be managed: nobody makes one.
+#[test]
+fn no_queue_is_called_as_a_pattern() {
+    for shards in [1, 2] {
+        let mut world = ruled(shards, Vec::new());
+        let client = world.connect(0);
+        let queues = |world: &World| world.shards.iter().map(|shard| shard.queue_count()).sum::<usize>();
+        for name in ["*", "x.*", "a.>", "#", "queue://x.*"] {
+            let link = world.clients[client].attach_sender(name, name, &SenderOptions::default());
+            world.run();
+            let refused = (link, Some("amqp:not-found".to_owned()));
+            assert_eq!(world.clients[client].detached.last(), Some(&refused), "{name}");
+        }
+        assert_eq!(queues(&world), 0);
+    }
+}
+
+#[test]
+fn a_queue_with_messages_whose_name_becomes_a_topics_is_named_in_the_log() {
+    let topic = |pattern: &str| rule(pattern, |rule| rule.topic = Some(true));
+    let mut world = ruled(2, vec![topic("old.>")]);
+    for queue in ["news.a", "queue://old.b", "news.empty"] {
+        fill(&mut world, queue, if queue == "news.empty" { 0 } else { 3 });
+    }
+    world.change_destinations(vec![topic("old.>"), topic("news.>")]);
+    assert_eq!(world.warnings.len(), 1, "{:?}", world.warnings);
+    assert!(world.warnings[0].starts_with("\"news.a\" is a topic"), "{:?}", world.warnings);
+    assert!(world.warnings[0].contains("holds messages: 3. It is reached as \"queue://news.a\""));
+    world.change_destinations(vec![topic("old.>"), topic("news.>")]);
+    assert_eq!(world.warnings.len(), 1, "it is said once");
+}
