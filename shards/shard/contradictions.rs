@@ -12,9 +12,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::address::names_queue;
+use crate::address::{is_topic_name, names_queue};
 use crate::dead_letter_paths::{DeadLetterPath, Stop, next_stop};
 use crate::destinations::{DestinationRule, Destinations, OverflowRule, merge, pattern_matches};
+use crate::properties::find;
 
 /// Rules that do not go together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,16 @@ struct Pair {
     are_set: [fn(&DestinationRule) -> bool; 2],
     why: &'static str,
 }
+
+impl Pair {
+    fn reason(&self) -> String {
+        let [a, b] = self.names;
+        format!("{a} and {b} exclude each other: {}", self.why)
+    }
+}
+
+/// They say together whether a queue can overflow.
+const OVERFLOW_PROPERTIES: &[&str] = &["overflow", "messages-max", "bytes-max"];
 
 const fn pair(
     names: [&'static str; 2],
@@ -109,29 +120,32 @@ pub fn check(rules: &[DestinationRule]) -> Result<(), Contradiction> {
     let destinations = Destinations::new(rules.to_vec(), true);
     let rules = destinations.rules();
     for rule in rules {
-        if let Some(pair) = conflict(rule) {
-            let [a, b] = pair.names;
-            return Err(contradiction(rule, format!("{a} and {b} exclude each other: {}", pair.why)));
+        if let Some(pair) = conflicts(rule).next() {
+            return Err(contradiction(rule, pair.reason()));
         }
         check_overflow(rule, rules)?;
+        check_place(&destinations, rule)?;
     }
     check_pairs(rules)?;
     check_dead_letters(&destinations)
 }
 
-/// The same for what one queue is given while the broker runs, above the rules.
+/// The same for what one queue is given while the broker runs, above the rules, and was given `before`. Judged is what changes: rules
+/// that were read again may have made a contradiction of something else.
 pub fn check_overrides(
     destinations: &Destinations,
     queue: &str,
+    before: Option<&DestinationRule>,
     overrides: &DestinationRule,
 ) -> Result<(), Contradiction> {
-    let merged = destinations.merged(queue, Some(overrides));
-    if let Some(pair) = conflict(&merged) {
-        let [a, b] = pair.names;
-        return Err(contradiction(&merged, format!("{a} and {b} exclude each other: {}", pair.why)));
+    let (was, merged) = (destinations.merged(queue, before), destinations.merged(queue, Some(overrides)));
+    let changes = |name: &&str| find(name).is_some_and(|it| it.read(&was) != it.read(&merged));
+    let judged = faults(&merged, overrides).find(|fault| fault.properties.iter().any(&changes));
+    if let Some(fault) = judged {
+        return Err(fault.contradiction);
     }
-    if overrides.overflow.is_some() {
-        check_overflow(&merged, &[])?;
+    if changes(&"dead-letter") {
+        check_place(destinations, &merged)?;
     }
     if overrides.dead_letter.as_deref().is_some_and(|to| names_queue(to, queue)) {
         let reason = "its dead letters would come back to it; allowed: another queue, or \"none\"";
@@ -140,13 +154,53 @@ pub fn check_overrides(
     Ok(())
 }
 
+/// Why the properties of a queue do not go together, by the rules and by what it was given.
+pub(crate) fn contradictions_of(
+    destinations: &Destinations,
+    queue: &str,
+    overrides: &DestinationRule,
+) -> impl Iterator<Item = String> {
+    let merged = destinations.merged(queue, Some(overrides));
+    let faults: Vec<Fault> = faults(&merged, overrides).collect();
+    faults.into_iter().map(|fault| fault.contradiction.reason)
+}
+
+/// What does not go together in one queue.
+struct Fault {
+    properties: &'static [&'static str],
+    contradiction: Contradiction,
+}
+
+fn faults(merged: &DestinationRule, overrides: &DestinationRule) -> impl Iterator<Item = Fault> {
+    let of_pair = |pair: &'static Pair| Fault {
+        properties: &pair.names,
+        contradiction: contradiction(merged, pair.reason()),
+    };
+    // A rule for many queues says how they overflow, whichever of them are limited.
+    let overflow = overrides.overflow.and_then(|_| check_overflow(merged, &[]).err());
+    let of_overflow = |contradiction| Fault { properties: OVERFLOW_PROPERTIES, contradiction };
+    conflicts(merged).map(of_pair).chain(overflow.map(of_overflow))
+}
+
+/// A topic of a name by which nobody can publish gets nothing.
+fn check_place(destinations: &Destinations, rule: &DestinationRule) -> Result<(), Contradiction> {
+    let Some(to) = rule.dead_letter.as_deref().filter(|to| !to.is_empty()) else { return Ok(()) };
+    match Stop::at(destinations, to) {
+        Stop::Topic(name) if !is_topic_name(&name) => {
+            let what = format!("dead-letter {to:?} is a topic by the rules, and no topic can be called so");
+            Err(contradiction(rule, what))
+        }
+        Stop::Topic(_) | Stop::Queue(_) => Ok(()),
+    }
+}
+
 fn contradiction(rule: &DestinationRule, what: String) -> Contradiction {
     let pattern = rule.pattern.clone();
     Contradiction { reason: format!("destination {pattern:?}: {what}"), pattern }
 }
 
-fn conflict(rule: &DestinationRule) -> Option<&'static Pair> {
-    PAIRS.iter().find(|pair| pair.are_set.iter().all(|is_set| is_set(rule)))
+fn conflicts(rule: &DestinationRule) -> impl Iterator<Item = &'static Pair> {
+    PAIRS.iter().filter(|pair| pair.are_set.iter().all(|is_set| is_set(rule)))
 }
 
 /// A way to overflow is for queues that can be full: this rule says when, or one about some of the same names.
@@ -343,12 +397,43 @@ mod tests {
     #[test]
     fn one_queue_is_checked_with_the_rules_around_it() {
         let destinations = Destinations::new(rules(&["a.>: exclusive=true"]), true);
-        let check = |line: &str| check_overrides(&destinations, "a.b", &rules(&[line])[0]).is_ok();
+        let check = |line: &str| check_overrides(&destinations, "a.b", None, &rules(&[line])[0]).is_ok();
         assert!(check("a.b: priorities=true"));
         assert!(!check("a.b: non-destructive=true"));
         assert!(!check("a.b: overflow=block"));
         assert!(!check("a.b: dead-letter=a.b"));
         assert!(check("a.b: dead-letter=a.c"));
+    }
+
+    /// Rules that were read again contradict what a queue was given: what has nothing to do with it can be changed, and so can what
+    /// mends it.
+    #[test]
+    fn a_change_is_judged_by_what_it_changes() {
+        let destinations = Destinations::new(rules(&["a: non-destructive=true"]), true);
+        let before = &rules(&["a: exclusive=true overflow=drop-oldest"])[0];
+        let check = |line: &str| {
+            let overrides = &rules(&[line])[0];
+            check_overrides(&destinations, "a", Some(before), overrides).map_err(|error| error.reason)
+        };
+        let given = contradictions_of(&destinations, "a", before).collect::<Vec<_>>().join(" ");
+        assert!(given.contains("non-destructive and exclusive") && given.contains("drop-oldest"), "{given}");
+        assert_eq!(check("a: exclusive=true overflow=drop-oldest prefetch=3"), Ok(()));
+        assert_eq!(check("a: overflow=drop-oldest"), Ok(()));
+        assert_eq!(check("a: exclusive=true"), Ok(()));
+        let refused = check("a: exclusive=true overflow=block").expect_err("it still cannot overflow");
+        assert!(refused.contains("messages-max or bytes-max"), "{refused}");
+        let refused = check("a: exclusive=true overflow=drop-oldest deliveries-max=3");
+        assert!(refused.expect_err("it is new").contains("non-destructive and deliveries-max"));
+        let limited = &rules(&["a: overflow=block messages-max=5"])[0];
+        let unlimited = &rules(&["a: overflow=block"])[0];
+        assert!(check_overrides(&destinations, "a", Some(limited), unlimited).is_err());
+    }
+
+    #[test]
+    fn dead_letters_go_to_no_topic_that_cannot_be() {
+        contradict(&["x.>: topic=true", "a: dead-letter=x..y"], &["\"a\"", "\"x..y\"", "no topic"]);
+        agree(&["x.>: topic=true", "a: dead-letter=x.y"]);
+        agree(&["a: dead-letter=x..y"]);
     }
 
     #[test]

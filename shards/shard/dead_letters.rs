@@ -14,23 +14,35 @@
 //! Invariants:
 //! - a message that goes round in a circle of queues is dropped, unless a consumer has rejected it in this round: queues whose dead
 //!   letters lead to each other never send one round without end. Whatever way does not come back is gone to its end;
-//! - a dead letter stays in the memory of its shard until there is room on its way, in the order in which they died.
+//! - a dead letter stays in the memory of its shard until there is room on its way, in the order in which they died;
+//! - one that cannot be stored where it goes is gone: its queue counts it, and the log says why.
 
 use std::sync::Arc;
 
-use corelane_engine::{DeadLetter, DeadLetterReason};
+use corelane_engine::{DeadLetter, DeadLetterReason, QueueId};
 use corelane_wire::amqp10::{ListWriter, MapWriter, Raw, Reader};
 
 use crate::Shard;
 use crate::dead_letter_paths::Stop;
 use crate::limits::{DEAD_LETTER_STOPS_KEPT, DEATH_PATH_MAX, TURN_DEAD_LETTERS_MAX};
+use crate::mail::PublishOutcome;
 use crate::message::Message;
 
 /// A dead letter that knows where it goes.
 #[derive(Debug)]
 pub(crate) struct DeadLetterOnItsWay {
+    died_in: QueueId,
     to: Arc<str>,
     message: Message,
+}
+
+/// A dead letter that could not be stored. Of one for a topic there is one for each shard on which a subscription did not take it.
+#[derive(Debug)]
+pub struct LostDeadLetter {
+    pub(crate) died_in: QueueId,
+    /// None: to a topic's subscription.
+    pub(crate) to: Option<Box<str>>,
+    pub(crate) outcome: PublishOutcome,
 }
 
 /// What a message has been through.
@@ -133,11 +145,46 @@ impl Shard {
                 self.dead_letter_waits = Some(letter);
                 return false;
             }
-            let message = self.taken_out(letter.message);
-            // What does not arrive is counted there.
-            let _ = self.route_internal(now, &letter.to, message);
+            let DeadLetterOnItsWay { died_in, to, message } = letter;
+            let message = self.taken_out(message);
+            let outcome = self.route_internal(now, &to, Some(died_in), message);
+            if outcome != PublishOutcome::Stored {
+                self.note_lost(now, &LostDeadLetter { died_in, to: Some((*to).into()), outcome });
+            }
         }
         true
+    }
+
+    /// Counts a dead letter that is gone, at the queue it has died in, and says why.
+    pub(crate) fn note_lost(&mut self, now: u64, letter: &LostDeadLetter) {
+        let LostDeadLetter { died_in, to, outcome } = letter;
+        if let Some(node) = self.queues.get_mut(*died_in) {
+            node.dead_letters_lost += 1;
+        }
+        let name = self.queues.get(*died_in).map(|node| &*node.name);
+        let queue = name.or_else(|| Some(self.queues.last_will(*died_in)?.0));
+        self.lost_warnings.warn(now, &mut self.effects, |more| {
+            let queue = queue.unwrap_or("a queue that is gone by now");
+            let to = to.as_deref().unwrap_or("the subscriptions of a topic");
+            let why = match outcome {
+                PublishOutcome::Full => "no room there (it is full)",
+                PublishOutcome::NoRoom => "no room there (its shard is full)",
+                PublishOutcome::Stored
+                | PublishOutcome::NoQueue
+                | PublishOutcome::NoAddress
+                | PublishOutcome::Malformed
+                | PublishOutcome::NoTransaction
+                | PublishOutcome::TransactionTimedOut
+                | PublishOutcome::TransactionFull
+                | PublishOutcome::NotTransactional => {
+                    "it is not there, and not made on first use (auto-create = false, or a name that only the broker gives)"
+                }
+            };
+            format!(
+                "a dead letter of {queue} could not be stored in {to} and is lost: {why}; {more} others were lost since this was last \
+                 said, and dead-letters-lost of each queue counts its own"
+            )
+        });
     }
 
     fn next_dead_letter(&mut self, now: u64) -> Option<DeadLetterOnItsWay> {
@@ -155,7 +202,7 @@ impl Shard {
             self.memory_used = self.memory_used - counted + message.memory();
             if goes_on {
                 self.counters.dead_letters.count(reason);
-                return Some(DeadLetterOnItsWay { to, message });
+                return Some(DeadLetterOnItsWay { died_in: queue, to, message });
             }
             self.counters.dead_letters_circling += 1;
             self.drop_warnings.warn(now, &mut self.effects, |more| {
@@ -166,6 +213,9 @@ impl Shard {
                      queues"
                 )
             });
+            if let Some(node) = self.queues.get_mut(queue) {
+                node.dead_letters_lost += 1;
+            }
             self.forget(message);
         }
         None

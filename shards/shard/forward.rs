@@ -2,12 +2,15 @@
 //!
 //! As a producer's does, but nobody waits for what becomes of it. To a queue elsewhere it goes as [`Mail::Forward`], against a
 //! window of its own: who makes many of them asks [`may_route`](Shard::may_route) first, and waits. An address may be a topic's, too.
+//!
+//! The queue in which a dead letter has died is told when it could not be stored: at once, or by the answer of the shard it went to.
 
-use corelane_engine::Origin;
+use corelane_engine::{Origin, QueueId};
 use corelane_mailbox::Lane;
 
 use crate::Shard;
 use crate::address::{Address, is_topic_name};
+use crate::dead_letters::LostDeadLetter;
 use crate::mail::{ForwardedMessage, HandoffTarget, Mail, PublishOutcome};
 use crate::message::Message;
 use crate::publish::Arrival;
@@ -35,38 +38,53 @@ impl Shard {
     }
 
     /// Puts a message into the queue of this address, here or elsewhere, or into those of a topic. A message that cannot be stored is
-    /// dropped and counted; it is an error only if that is known at once.
+    /// dropped and counted; what is answered is what is known at once. `died_in`: it is a dead letter of this queue.
     pub(crate) fn route_internal(
         &mut self,
         now: u64,
         address: &str,
+        died_in: Option<QueueId>,
         message: Message,
-    ) -> Result<(), PublishOutcome> {
+    ) -> PublishOutcome {
         let outcome = match Address::parse(address) {
-            Address::Name(name) if !self.is_topic(&name) => self.route_to_queue(now, &name, message),
-            Address::Queue(name) => self.route_to_queue(now, &name, message),
-            Address::Name(topic) | Address::Topic(topic) => self.route_to_topic(now, &topic, message),
+            Address::Name(name) if !self.is_topic(&name) => self.route_to_queue(now, &name, died_in, message),
+            Address::Queue(name) => self.route_to_queue(now, &name, died_in, message),
+            Address::Name(topic) | Address::Topic(topic) => {
+                self.route_to_topic(now, &topic, died_in, message)
+            }
             Address::Unsupported | Address::Invalid => {
                 self.dissolve(message);
                 PublishOutcome::NoAddress
             }
         };
         self.counters.count_forward_refused(outcome);
-        if outcome == PublishOutcome::Stored { Ok(()) } else { Err(outcome) }
+        outcome
     }
 
-    fn route_to_queue(&mut self, now: u64, name: &str, message: Message) -> PublishOutcome {
+    fn route_to_queue(
+        &mut self,
+        now: u64,
+        name: &str,
+        died_in: Option<QueueId>,
+        message: Message,
+    ) -> PublishOutcome {
         let home = self.home_of(name);
         let target = HandoffTarget::Name(name.into());
         if home == self.index {
-            self.store_internal(now, target, message)
+            self.store_internal(now, &target, message)
         } else {
-            self.forward(home, target, message);
+            self.forward(home, ForwardedMessage { target, died_in, message });
             PublishOutcome::Stored
         }
     }
 
-    fn route_to_topic(&mut self, now: u64, topic: &str, message: Message) -> PublishOutcome {
+    fn route_to_topic(
+        &mut self,
+        now: u64,
+        topic: &str,
+        died_in: Option<QueueId>,
+        message: Message,
+    ) -> PublishOutcome {
         let routes = self.look_up_routes(topic);
         if !is_topic_name(topic) || routes.is_gone {
             self.dissolve(message);
@@ -76,13 +94,13 @@ impl Shard {
         for (shard, routed) in &routes.elsewhere {
             let target = HandoffTarget::Queues { routed: routed.clone(), container: PUBLISHER.container };
             if let Some(message) = message.another() {
-                self.forward(*shard, target, message);
+                self.forward(*shard, ForwardedMessage { target, died_in, message });
             }
         }
         match &routes.here {
             Some(routed) => {
                 let target = HandoffTarget::Queues { routed: routed.clone(), container: PUBLISHER.container };
-                self.store_internal(now, target, message)
+                self.store_internal(now, &target, message)
             }
             None => {
                 self.dissolve(message);
@@ -91,23 +109,30 @@ impl Shard {
         }
     }
 
-    fn forward(&mut self, to: usize, target: HandoffTarget, message: Message) {
+    fn forward(&mut self, to: usize, message: ForwardedMessage) {
         self.counters.messages_forwarded += 1;
-        self.peers.forward(&mut self.effects, to, ForwardedMessage { target, message });
+        self.peers.forward(&mut self.effects, to, message);
     }
 
     pub(crate) fn on_forward(&mut self, now: u64, from: usize, messages: Vec<ForwardedMessage>) {
         let count = messages.len();
-        let mut bytes = 0;
-        for ForwardedMessage { target, message } in messages {
+        let (mut bytes, mut lost) = (0, Vec::new());
+        for ForwardedMessage { target, died_in, message } in messages {
             bytes += message.memory();
-            let outcome = self.store_internal(now, target, message);
+            let outcome = self.store_internal(now, &target, message);
             self.counters.count_forward_refused(outcome);
+            if let Some(died_in) = died_in.filter(|_| outcome != PublishOutcome::Stored) {
+                let to = match target {
+                    HandoffTarget::Name(name) => Some(name),
+                    HandoffTarget::Queue(_) | HandoffTarget::Queues { .. } => None,
+                };
+                lost.push(LostDeadLetter { died_in, to, outcome });
+            }
         }
-        self.post(from, Lane::Control, Mail::Forwarded { count, bytes });
+        self.post(from, Lane::Control, Mail::Forwarded { count, bytes, lost });
     }
 
-    fn store_internal(&mut self, now: u64, target: HandoffTarget, message: Message) -> PublishOutcome {
+    fn store_internal(&mut self, now: u64, target: &HandoffTarget, message: Message) -> PublishOutcome {
         let arrival = Arrival {
             message,
             origin: PUBLISHER.origin,
@@ -117,9 +142,9 @@ impl Shard {
             expiration_us: None,
         };
         match target {
-            HandoffTarget::Queue(queue) => self.store(now, queue, arrival),
-            HandoffTarget::Name(name) => self.store_by_name(now, &name, arrival),
-            HandoffTarget::Queues { routed, .. } => self.store_in_all(now, &routed, PUBLISHER, arrival),
+            HandoffTarget::Queue(queue) => self.store(now, *queue, arrival),
+            HandoffTarget::Name(name) => self.store_by_name(now, name, arrival),
+            HandoffTarget::Queues { routed, .. } => self.store_in_all(now, routed, PUBLISHER, arrival),
         }
     }
 }

@@ -9,6 +9,7 @@ use corelane_engine::{Acquisition, ConsumerId, Origin, Outcome, Place, QueueId};
 use corelane_protocol::amqp10::LinkId;
 
 use crate::connection::Connection;
+use crate::dead_letters::LostDeadLetter;
 use crate::destinations::Destinations;
 use crate::event::{Peer, Socket};
 use crate::fan_out::Routed;
@@ -98,8 +99,8 @@ pub enum Mail {
 
     /// To queues' home: messages of the broker's own making, in order.
     Forward(Vec<ForwardedMessage>),
-    /// From the home: so many of them, of so many bytes, were taken in.
-    Forwarded { count: usize, bytes: u64 },
+    /// From the home: so many of them, of so many bytes, were taken in, but for those that could not be stored.
+    Forwarded { count: usize, bytes: u64, lost: Vec<LostDeadLetter> },
 
     /// To a dynamic node's home: its link or connection ended.
     DeleteQueue { queue: QueueId },
@@ -220,6 +221,8 @@ pub enum HandoffTarget {
 #[derive(Debug)]
 pub struct ForwardedMessage {
     pub target: HandoffTarget,
+    /// It is a dead letter of this queue of the sender's.
+    pub died_in: Option<QueueId>,
     pub message: Message,
 }
 

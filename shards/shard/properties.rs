@@ -13,7 +13,9 @@ use std::fmt::Write;
 use crate::address::{Address, has_wildcards, is_topic_name};
 use crate::destinations::{DestinationRule, DispatchRule, OverflowRule, PrefetchRule, RedeliveryRule};
 use crate::limits::QUEUE_NAME_BYTES_MAX;
+use crate::management;
 use crate::quantity::{duration_us, show_duration, show_size, size_bytes};
+use crate::queues::is_ours;
 
 /// A value as it comes from a file or a message, or goes there.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,7 +229,11 @@ pub const PROPERTIES: &[Property] = &[
         Kind::Name(field!(dead_letter)),
         Merge::MostSpecific,
         "none",
-        "Where messages go that are rejected, expire, fail too often or are dropped by overflow; without it they are gone.",
+        "Where messages go that are rejected, expire, fail too often, are dropped by overflow, or are held by a consumer when \
+         their queue is deleted; without it they are gone. If that queue is full, it does what its own overflow says: with \
+         reject the dead letter is lost, as where there is no such queue and auto-create is false (dead-letters-lost of the queue \
+         it comes from counts them, and the log says so); with drop-oldest its oldest message is; with block it takes the dead \
+         letter, beyond its limits: nobody can be made to wait.",
     ),
     Property {
         alias: Some("delivery-max"),
@@ -532,7 +538,9 @@ impl Property {
                     most / 1000
                 )
             }
-            Kind::Name(_) => format!("a queue's name, 1 to {QUEUE_NAME_BYTES_MAX} bytes, or \"none\""),
+            Kind::Name(_) => format!(
+                "a queue's name, 1 to {QUEUE_NAME_BYTES_MAX} bytes, but none that only the broker gives; or \"none\""
+            ),
             Kind::Text(_) => format!("a property's name, 1 to {KEY_BYTES_MAX} bytes, or \"none\""),
         }
     }
@@ -589,8 +597,10 @@ impl Property {
     fn name<'a>(&self, text: &'a str) -> Result<&'a str, PropertyError> {
         let address = none_as_empty(text);
         let is_allowed = match Address::parse(address) {
-            Address::Name(name) | Address::Queue(name) => !has_wildcards(&name),
-            Address::Topic(name) => is_topic_name(&name),
+            Address::Name(name) | Address::Queue(name) => {
+                !has_wildcards(&name) && !is_ours(&name) && *name != *management::ADDRESS
+            }
+            Address::Topic(name) => is_topic_name(&name) && !is_ours(&name),
             Address::Unsupported => false,
             Address::Invalid => address.is_empty(),
         };

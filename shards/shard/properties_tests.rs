@@ -107,8 +107,20 @@ fn a_refusal_names_the_property_the_value_and_what_is_allowed() {
     refuses("overflow", "bloc", &["overflow cannot be \"bloc\"", "\"block\""]);
     refuses("overflow", "true", &["overflow cannot be true"]);
     refuses("dead-letter", "a.*", &["dead-letter cannot be \"a.*\"", "a queue's name"]);
-    for nowhere in ["/queues/%4", "/queues/a.%2A", "/exchanges/a/b", "topic://a.#", "queue://"] {
+    for nowhere in
+        ["/queues/%4", "/queues/a.%2A", "/exchanges/a/b", "topic://a.#", "topic://a..b", "queue://"]
+    {
         refuses("dead-letter", nowhere, &["dead-letter cannot be", "a queue's name"]);
+    }
+    for ours in [
+        "$management",
+        "/queues/%24management",
+        "corelane.dynamic.a",
+        "queue://corelane.dynamic.a",
+        "corelane.subscription.durable.global/a",
+        "topic://corelane.dynamic.a",
+    ] {
+        refuses("dead-letter", ours, &["dead-letter cannot be", "none that only the broker gives"]);
     }
     refuses("deliveries-max", "65536", &["65536 is out of range", "1 to 65535"]);
     refuses("redelivery-delay", "{ min: 2s, max: 1s }", &["min (2s) is more than max (1s)"]);

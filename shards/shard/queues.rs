@@ -22,6 +22,7 @@ use crate::Shard;
 use crate::address::has_wildcards;
 use crate::attach_topic::SUBSCRIPTIONS;
 use crate::connection::QueueAt;
+use crate::contradictions::contradictions_of;
 use crate::deliver::Owner;
 use crate::destinations::{Destination, DestinationRule, Destinations};
 use crate::limits::{QUEUES_MAX, TURN_QUEUES_EXPIRED_MAX, TURN_QUEUES_REVIEWED_MAX};
@@ -49,6 +50,8 @@ pub(crate) struct QueueNode {
     /// Attached consumers, browsers included.
     pub(crate) consumers: u32,
     pub(crate) producers: Producers,
+    /// Dead letters that could not be stored where they go, or went round in a circle.
+    pub(crate) dead_letters_lost: u64,
     /// It has had a consumer: `auto-delete` holds from then on.
     pub(crate) had_consumer: bool,
     /// When it last lost its last link, or was attached to, or made.
@@ -263,6 +266,7 @@ impl Shard {
             waiting_rules: false,
             consumers: 0,
             producers: Producers::default(),
+            dead_letters_lost: 0,
             had_consumer: false,
             unused_since: now,
             subscription,
@@ -311,6 +315,7 @@ impl Shard {
             let queue = *queue;
             self.apply_properties(now, queue);
             self.warn_if_hidden(now, queue);
+            self.warn_of_contradictions(now, queue);
         }
         self.queues.review_from = (to < self.queues.nodes.len()).then_some(to);
         if self.queues.review_from.is_none() {
@@ -334,6 +339,24 @@ impl Shard {
             );
             self.hidden_warnings.warn(now, &mut self.effects, |_| text);
         }
+    }
+
+    /// Rules agree with each other, and what a queue was given with the rules as they were then: not always with others.
+    fn warn_of_contradictions(&mut self, now: u64, queue: QueueId) {
+        let Some(node) = self.queues.get(queue) else { return };
+        let Some(overrides) = node.overrides() else { return };
+        let reasons: Vec<String> =
+            contradictions_of(&self.destinations, node.ruled_by(), overrides).collect();
+        if reasons.is_empty() {
+            return;
+        }
+        let (name, reasons) = (&node.name, reasons.join("; "));
+        self.contradiction_warnings.warn(now, &mut self.effects, |more| {
+            format!(
+                "queue {name} contradicts itself: what the rules say that were read again does not go with what it was given while \
+                 the broker runs: {reasons}; change the rules or the queue ({more} other queues since this was last said)"
+            )
+        });
     }
 
     /// Lets a queue take over what rules and its overrides say now, as far as it can while it is used.

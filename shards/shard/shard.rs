@@ -28,7 +28,8 @@ use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::failure::Failure;
 use crate::home::home_shard;
 use crate::limits::{
-    DROP_WARNINGS_MAX, HIDDEN_WARNINGS_MAX, KEPT_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX,
+    CONTRADICTION_WARNINGS_MAX, DROP_WARNINGS_MAX, HIDDEN_WARNINGS_MAX, KEPT_WARNINGS_MAX, LOST_WARNINGS_MAX,
+    OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX,
 };
 use crate::mail::{ConnectionId, Mail};
 use crate::management::Management;
@@ -135,6 +136,10 @@ pub struct Shard {
     pub(crate) hidden_warnings: Warnings,
     /// Of dead letters that went round in a circle.
     pub(crate) drop_warnings: Warnings,
+    /// Of dead letters that could not be stored.
+    pub(crate) lost_warnings: Warnings,
+    /// Of queues that contradict themselves since rules were read again.
+    pub(crate) contradiction_warnings: Warnings,
     /// Of transactions that took too long.
     pub(crate) transaction_warnings: Warnings,
     /// Of queues that keep what rules change.
@@ -213,6 +218,8 @@ impl Shard {
             dead_letter_waits: None,
             hidden_warnings: Warnings::new(HIDDEN_WARNINGS_MAX),
             drop_warnings: Warnings::new(DROP_WARNINGS_MAX),
+            lost_warnings: Warnings::new(LOST_WARNINGS_MAX),
+            contradiction_warnings: Warnings::new(CONTRADICTION_WARNINGS_MAX),
             transaction_warnings: Warnings::new(TRANSACTION_WARNINGS_MAX),
             kept_warnings: Warnings::new(KEPT_WARNINGS_MAX),
             stopping: false,
@@ -514,7 +521,12 @@ impl Shard {
             Mail::EndSubscription { name, link } => self.end_subscription(now, &name, link),
             Mail::Destinations(destinations) => self.on_destinations(destinations),
             Mail::Forward(messages) => self.on_forward(now, from, messages),
-            Mail::Forwarded { count, bytes } => self.peers.forwards_answered(from, count, bytes),
+            Mail::Forwarded { count, bytes, lost } => {
+                self.peers.forwards_answered(from, count, bytes);
+                for letter in lost {
+                    self.note_lost(now, &letter);
+                }
+            }
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
             Mail::Retired { transaction, count, late } => {
                 let failure = (late > 0).then_some(Failure::Late);

@@ -35,7 +35,7 @@ pub(super) enum QueueCommand {
     Move(MoveArguments),
     /// Delete the messages of a queue that no consumer holds: all, or some
     Purge(PurgeArguments),
-    /// Delete a queue with all that is in it; the links of its consumers end
+    /// Delete a queue; the links of its consumers end. What they hold goes to its dead-letter, if it has one; all else in it is gone
     Delete(NamedArguments),
 }
 
@@ -420,6 +420,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "dropped",
             "removed",
             "refused",
+            "dead-letters-lost",
             "ack-deadlines-missed",
             "wake-ups",
             "wake-ups-per-delivery",

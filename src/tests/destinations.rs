@@ -98,6 +98,7 @@ fn a_wrong_file_ends_the_start_with_place_reason_and_what_is_allowed() {
     check("[destinations.a]\nmessages-max = -5", &["line 2", "\"a\"", "messages-max: -5", "1 to 4000000000"]);
     check("[destinations.a]\noverflow = \"block\"", &["line 1", "\"a\"", "messages-max or bytes-max"]);
     check("[destinations.a]\ndead-letter = \"a\"", &["line 1", "circle: a -> a"]);
+    check("[destinations.a]\ndead-letter = \"$management\"", &["line 2", "none that only the broker gives"]);
 }
 
 #[test]
@@ -121,6 +122,19 @@ fn the_help_explains_destinations() {
     {
         assert!(text.contains(part), "lacks {part:?}:\n{text}");
     }
+    let flowing = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "held by a consumer when their queue is deleted",
+        "with reject the dead letter is lost",
+        "with drop-oldest its oldest message is",
+        "with block it takes the dead letter, beyond its limits",
+    ] {
+        assert!(flowing.contains(part), "lacks {part:?}:\n{text}");
+    }
+    let output = corelane().args(["queue", "delete", "--help"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let flowing = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flowing.contains("What they hold goes to its dead-letter, if it has one; all else"), "{text}");
 }
 
 /// SIGHUP: a better file holds at once, a bad one changes nothing, and what cannot change is named.

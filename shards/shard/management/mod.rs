@@ -320,7 +320,7 @@ impl Shard {
         if let Ok(mut message) = Message::new(bytes, 0) {
             message.is_answer = true;
             // Where it cannot be stored it is dropped, and counted there.
-            let _ = self.route_internal(now, envelope.address(), message);
+            self.route_internal(now, envelope.address(), None, message);
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.requests -= 1;

@@ -91,6 +91,7 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("dropped", |view| view.counters.dropped.into()),
     ("removed", |view| view.counters.removed.into()),
     ("refused", |view| view.counters.refused_publications.into()),
+    ("dead-letters-lost", |view| view.node.dead_letters_lost.into()),
     ("ack-deadlines-missed", |view| view.counters.ack_deadlines_missed.into()),
     ("wake-ups", |view| view.counters.notified.into()),
     ("wake-ups-per-delivery", |view| {
@@ -262,7 +263,7 @@ impl Shard {
         properties: &[(Box<str>, Data)],
     ) -> Result<DestinationRule, Fault> {
         let overrides = with_properties(before, properties)?;
-        match check_overrides(&self.destinations, name, &overrides) {
+        match check_overrides(&self.destinations, name, before, &overrides) {
             Ok(()) => Ok(overrides),
             Err(contradiction) => Err(Fault::bad(contradiction.to_string())),
         }

@@ -1,8 +1,9 @@
 //! Where do messages go that leave their queue unconsumed, and what do they say of themselves there?
 
 use corelane_protocol::amqp10::LinkId;
+use corelane_shard::limits::LOST_WARNINGS_MAX;
 use corelane_shard::{DestinationRule, RedeliveryRule};
-use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
+use corelane_sim::{Operator, ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
 use corelane_wire::amqp10::{DeliveryState, Header, Modified, Properties};
 
 const SECOND: u64 = 1_000_000;
@@ -90,6 +91,30 @@ impl Stage {
         let id = last.expect("one has arrived").delivery_id;
         client.settle(link, id, state);
         self.world.run();
+    }
+
+    /// So many dead letters of the source were lost, and each warning (there is a bound to them) says why.
+    #[track_caller]
+    fn check_lost(&mut self, count: usize, parts: &[&str]) {
+        assert_eq!(self.lost(), count.to_string());
+        assert_eq!(self.world.warnings.len(), count.min(LOST_WARNINGS_MAX as usize));
+        let source = format!("a dead letter of {} could not be stored in ", self.source);
+        for warning in &self.world.warnings {
+            for part in [&*source].iter().chain(parts) {
+                assert!(warning.contains(part), "lacks {part:?}: {warning}");
+            }
+        }
+    }
+
+    /// What the source says of dead letters that are gone.
+    fn lost(&mut self) -> String {
+        let source = self.source.clone();
+        self.lost_of(&source)
+    }
+
+    fn lost_of(&mut self, queue: &str) -> String {
+        let mut operator = Operator::new(&mut self.world, 0);
+        operator.ask(&mut self.world, "READ", ("queue", queue), &[], &[]).at("dead-letters-lost")
     }
 
     fn depth(&self, queue: &str) -> u64 {
@@ -207,6 +232,7 @@ fn s51_a_circle_is_cut_after_one_round() {
         let circling: u64 =
             stage.world.shards.iter().map(|shard| shard.counters().dead_letters_circling).sum();
         assert_eq!(circling, 1);
+        assert_eq!(stage.lost_of(&b), "1");
         assert_eq!(stage.world.warnings.len(), 1);
         let warning = &stage.world.warnings[0];
         for part in
@@ -275,7 +301,7 @@ fn dead_letters_wait_for_a_shard_that_is_slow() {
     assert!(dead.iter().enumerate().all(|(n, told)| told[0] == n.to_string()));
 }
 
-/// The destination of dead letters is full: what does not fit is gone, and counted.
+/// The destination of dead letters is full: what does not fit is gone, and counted where it died, with the reason in the log.
 #[test]
 fn dead_letters_that_do_not_fit_are_counted() {
     for remote in [false, true] {
@@ -296,5 +322,75 @@ fn dead_letters_that_do_not_fit_are_counted() {
         let refused: u64 =
             stage.world.shards.iter().map(|shard| shard.counters().forwards_refused_full).sum();
         assert_eq!(refused, 3);
+        stage.check_lost(3, &["and is lost", "no room there"]);
     }
+}
+
+/// There is no such queue, and none is made.
+#[test]
+fn dead_letters_that_have_nowhere_to_go_are_counted() {
+    for remote in [false, true] {
+        let (source, dead) = names(remote);
+        let rules = vec![
+            rule(&source, |rule| {
+                rule.dead_letter = Some(dead.as_str().into());
+                rule.expiration_us = Some(SECOND);
+            }),
+            rule(&dead, |rule| rule.auto_create = Some(false)),
+        ];
+        let mut stage = Stage::with(source, dead, rules);
+        for n in 0..9 {
+            stage.send(&n.to_string(), None);
+        }
+        stage.world.advance(2 * SECOND);
+        stage.check_lost(9, &["and is lost", "it is not there", "auto-create"]);
+    }
+}
+
+/// The subscription of a topic is full, on the shard where messages die or on another one.
+#[test]
+fn dead_letters_that_a_subscription_does_not_take_are_counted() {
+    for shard in 0..2 {
+        let (source, _) = names(false);
+        let rules = vec![
+            rule(&source, |rule| {
+                rule.dead_letter = Some("topic://dead".into());
+                rule.expiration_us = Some(SECOND);
+            }),
+            rule("dead", |rule| rule.messages_max = Some(2)),
+        ];
+        let mut stage = Stage::with(source, "dead".to_owned(), rules);
+        let subscriber = stage.world.connect(shard);
+        stage.world.clients[subscriber].attach_receiver("sub", "topic://dead", &ReceiverOptions::default());
+        stage.world.run();
+        for n in 0..5 {
+            stage.send(&n.to_string(), None);
+        }
+        stage.world.advance(2 * SECOND);
+        stage.check_lost(3, &["and is lost", "no room there"]);
+    }
+}
+
+/// A full queue that would let its producers wait has none here: it takes what comes.
+#[test]
+fn dead_letters_go_beyond_the_limit_of_a_queue_that_blocks() {
+    let (source, dead) = names(false);
+    let rules = vec![
+        rule(&source, |rule| {
+            rule.dead_letter = Some(dead.as_str().into());
+            rule.expiration_us = Some(SECOND);
+        }),
+        rule(&dead, |rule| {
+            rule.messages_max = Some(1);
+            rule.overflow = Some(corelane_shard::OverflowRule::Block);
+        }),
+    ];
+    let mut stage = Stage::with(source, dead, rules);
+    for n in 0..4 {
+        stage.send(&n.to_string(), None);
+    }
+    stage.world.advance(2 * SECOND);
+    assert_eq!(stage.depth(&stage.dead), 4);
+    assert_eq!(stage.lost(), "0");
+    assert!(stage.world.warnings.is_empty());
 }

@@ -323,3 +323,39 @@ fn a_queue_with_messages_whose_name_becomes_a_topics_is_named_in_the_log() {
     world.change_destinations(vec![topic("old.>"), topic("news.>")]);
     assert_eq!(world.warnings.len(), 1, "it is said once");
 }
+
+/// A file that is read again stands beside what a queue was given: what does not go together is told, and does not keep an operator
+/// from changing something else, or from mending it.
+#[test]
+fn a_contradiction_made_by_a_reload_is_told_and_can_be_mended() {
+    for home in 0..2 {
+        let queue = name_at(home, 2);
+        let mut world = ruled(2, vec![rule(&queue, |rule| rule.messages_max = Some(5))]);
+        let mut operator = Operator::new(&mut world, 0);
+        fill(&mut world, &queue, 1);
+        let mut set = |world: &mut World, property: &'static str, value: Value<'_>| {
+            let body = [(property, Item::Value(value))];
+            said(&operator.ask(world, "UPDATE", ("queue", &queue), &[], &body))
+        };
+        let (yes, null) = (Value::Boolean(true), Value::Null);
+        assert!(set(&mut world, "overflow", Value::String("drop-oldest")).starts_with("200"));
+        assert!(set(&mut world, "exclusive", yes).starts_with("200"));
+        world.change_destinations(vec![rule(&queue, |rule| rule.non_destructive = Some(true))]);
+        world.run();
+        assert_eq!(world.warnings.len(), 1, "{:?}", world.warnings);
+        let names = format!("queue {queue} contradicts itself");
+        for part in [&*names, "non-destructive and exclusive", "overflow = \"drop-oldest\"", "messages-max"] {
+            assert!(world.warnings[0].contains(part), "lacks {part:?}: {}", world.warnings[0]);
+        }
+        assert!(set(&mut world, "prefetch", Value::Uint(3)).starts_with("200"));
+        assert!(
+            set(&mut world, "deliveries-max", Value::Uint(3)).contains("non-destructive and deliveries-max")
+        );
+        assert!(set(&mut world, "exclusive", null).starts_with("200"));
+        assert!(set(&mut world, "exclusive", yes).contains("non-destructive and exclusive"));
+        assert!(set(&mut world, "overflow", null).starts_with("200"));
+        world.change_destinations(vec![rule(&queue, |rule| rule.non_destructive = Some(true))]);
+        world.run();
+        assert_eq!(world.warnings.len(), 1, "{:?}", world.warnings);
+    }
+}
