@@ -358,6 +358,10 @@ impl Oracle {
             return;
         }
         self.consumers[index].held.push((number, received.delivery_id));
+        self.judge_prefetch(index);
+    }
+
+    fn judge_prefetch(&self, index: usize) {
         let consumer = &self.consumers[index];
         let queue = &self.queues[consumer.queue];
         if let Some(limit) = queue.prefetch_max
