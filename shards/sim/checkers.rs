@@ -79,7 +79,7 @@ pub(crate) fn check_empty(world: &World, queues: &[String]) {
 pub(crate) fn dropped(world: &World, name: &str) -> u64 {
     let counted = world.shards.iter().filter_map(|shard| {
         let counts = shard.engine().queue_counters(shard.queue(name)?)?;
-        Some(counts.expired + counts.dropped + counts.exhausted)
+        Some(counts.expired + counts.dropped + counts.exhausted + counts.replaced)
     });
     counted.sum()
 }

@@ -505,7 +505,12 @@ impl Oracle {
             let stays = |number: &&usize| {
                 let message = &self.messages[**number];
                 let queue = &self.queues[message.sent.queue];
-                !message.is_loose && !queue.has_deadline && !queue.may_lose(&message.sent)
+                let may_be_removed = self.may_be_removed(**number);
+                !(may_be_removed
+                    || message.is_loose
+                    || queue.has_deadline
+                    || queue.replaces
+                    || queue.may_lose(&message.sent))
             };
             let is_queued = |number: &&usize| self.queues[self.messages[**number].sent.queue].is_queue();
             let lost = transaction.posted.iter().filter(stays).find(is_queued);

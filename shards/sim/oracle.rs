@@ -86,7 +86,7 @@ pub(crate) struct Message {
     /// Those who have settled or held it in a way that may have been given up.
     pub(crate) is_loose: bool,
     /// It came from the queue of dead letters.
-    is_dead: bool,
+    pub(crate) is_dead: bool,
     /// A consumer has accepted it, in time or late.
     pub(crate) was_accepted: bool,
     pub(crate) failed_max: u32,
@@ -202,6 +202,10 @@ impl Oracle {
         let stored = self.messages.iter().enumerate().skip(since);
         let stored = stored.filter(|(number, it)| it.answer == Answer::Stored && self.is_committed(*number));
         stored.map(|(number, it)| (number, &it.sent))
+    }
+
+    pub(crate) fn was_refused(&self, number: usize) -> bool {
+        self.messages[number].answer == Answer::Refused
     }
 
     /// What came of a message in a subscription, in words.
@@ -368,13 +372,9 @@ impl Oracle {
             && !queue.has_deadline
             && !consumer.is_loose
         {
-            // What was acquired in a transaction that is being ended may have gone back already.
-            let is_ended = |transaction: &&usize| !self.is_open(**transaction);
-            let gone = consumer.acquired.values().filter(is_ended).count();
-            assert!(
-                consumer.held.len() - gone <= limit,
-                "consumer {index} holds more than the prefetch {limit}"
-            );
+            // What goes back with its transaction may have gone before its consumer hears of that.
+            let held = consumer.held.iter().filter(|(_, id)| self.is_surely_held(consumer, *id)).count();
+            assert!(held <= limit, "consumer {index} holds more than the prefetch {limit}");
         }
     }
 
@@ -395,7 +395,7 @@ impl Oracle {
             NodeKind::Subscription(_) => self.copy_for(consumer.queue, number),
             NodeKind::Queue | NodeKind::Topic(_) => number,
         };
-        let was_rejected = self.may_have_rejected(number);
+        let was_rejected = self.may_have_rejected(number) || self.may_be_removed(number);
         let (consumer, message) = (&self.consumers[index], &mut self.messages[number]);
         let name = &self.queues[consumer.queue].name;
         let sent = &message.sent;
@@ -592,11 +592,11 @@ impl Oracle {
             };
             // Where there is a deadline, what is read last need not have been sent last; the engine counts what leaves such a queue.
             let is_stored = message.answer == Answer::Stored && self.is_committed(number);
-            if ended || was_late || queue.has_deadline || !is_stored {
+            if ended || was_late || queue.has_deadline || !is_stored || self.may_be_removed(number) {
                 continue;
             }
             assert!(
-                queue.may_lose(sent) && !(dies && queue.keeps_dead),
+                self.may_be_replaced(number) || queue.may_lose(sent) && !(dies && queue.keeps_dead),
                 "message {number} of {} is lost: {message:?}",
                 queue.name
             );

@@ -7,6 +7,7 @@ use corelane_shard::{DestinationRule, DispatchRule, OverflowRule, PrefetchRule, 
 use crate::oracle::Sent;
 use crate::random::Random;
 use crate::subscribing::{Subscription, TOPICS};
+use crate::tables;
 
 /// A message's group, by its number.
 pub(crate) type Group = u8;
@@ -40,6 +41,7 @@ pub(crate) enum Action {
     Reset,
     Freeze,
     Slow,
+    Operate,
     Delay,
     Stall,
     Pass,
@@ -78,6 +80,14 @@ pub(crate) struct QueuePlan {
     pub(crate) takes_settled: bool,
     /// Some of these do so inside transactions: what was on its way has failed when these are rolled back.
     pub(crate) takes_settled_in: bool,
+    /// A later message of a key takes the place of an earlier one.
+    pub(crate) replaces: bool,
+    /// Consumers acquire nothing.
+    pub(crate) shows_all: bool,
+    /// An operator may have taken out what was sent before this one.
+    pub(crate) removed: usize,
+    /// Requests to do so that have not been answered for certain.
+    pub(crate) removing: u32,
     /// Any message may be dropped, or fail too often.
     pub(crate) drops: bool,
 }
@@ -89,6 +99,11 @@ impl QueuePlan {
             NodeKind::Topic(_) => format!("topic://{}", self.name),
             NodeKind::Subscription(subscription) => subscription.terms().0.to_owned(),
         }
+    }
+
+    /// Whether an operator may have taken out the message of this number.
+    pub(crate) fn may_remove(&self, number: usize) -> bool {
+        self.removing > 0 || number < self.removed
     }
 
     /// Whether a delivery may fail that its client has not seen.
@@ -175,6 +190,8 @@ pub(crate) struct Plan {
     pub(crate) queues: Vec<QueuePlan>,
     pub(crate) topics: usize,
     pub(crate) anonymous: bool,
+    /// An operator is at work, too.
+    pub(crate) operates: bool,
     pub(crate) peers_max: usize,
     pub(crate) weights: Vec<Weight>,
     /// Of a hundred steps, how many are actions of clients or of the world.
@@ -212,6 +229,7 @@ impl Plan {
             queues,
             topics,
             anonymous: random.one_in(3),
+            operates: random.one_in(3),
             peers_max: 2 + random.below(6),
             weights: draw_weights(random, shards),
             actions_percent: 5 + random.below(40),
@@ -271,6 +289,7 @@ fn draw_weights(random: &mut Random, shards: usize) -> Vec<Weight> {
         (Action::Reset, 1),
         (Action::Freeze, 1),
         (Action::Slow, 2),
+        (Action::Operate, 1),
         (Action::Delay, 2),
         (Action::Stall, if shards > 1 { 1 } else { 0 }),
         (Action::PassLong, 1),
@@ -324,6 +343,10 @@ pub(crate) fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
         has_deadline: false,
         takes_settled: presettled,
         takes_settled_in: false,
+        replaces: false,
+        shows_all: false,
+        removed: 0,
+        removing: 0,
         drops: false,
     }
 }
@@ -362,6 +385,7 @@ fn draw_queue(random: &mut Random, number: usize, presettled: bool) -> QueuePlan
         queue.rule.dispatch = Some(DispatchRule::LeastOutstanding);
     }
     draw_limits(random, &mut queue);
+    tables::draw(random, &mut queue);
     queue
 }
 

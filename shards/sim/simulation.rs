@@ -10,6 +10,7 @@ use corelane_wire::amqp10::DeliveryState;
 
 use crate::checkers;
 use crate::faults::{Fault, Faults};
+use crate::operating::Operating;
 use crate::oracle::{Oracle, Settling};
 use crate::plan::{Action, Plan, TTL_MS_MAX};
 use crate::random::Random;
@@ -70,6 +71,7 @@ pub struct Simulation {
     workload: Workload,
     oracle: Oracle,
     faults: Faults,
+    operating: Option<Operating>,
     /// When everything is checked next.
     check_at: u64,
     /// Messages in all queues, at the last check.
@@ -90,14 +92,22 @@ impl Simulation {
             verify: false,
             ..Setup::new(plan.shards)
         };
+        let mut world = World::new(&setup);
+        let mut workload = Workload::new();
+        let operating = plan.operates.then(|| {
+            let operating = Operating::new(&mut world, random.below(plan.shards));
+            workload.stand_aside(operating.client());
+            operating
+        });
         Simulation {
             options,
-            world: World::new(&setup),
+            world,
+            operating,
             random,
             names: plan.queues[..plan.queue_count()].iter().map(|queue| queue.name.clone()).collect(),
             oracle: Oracle::new(plan.queues.clone()),
             plan,
-            workload: Workload::new(),
+            workload,
             faults: Faults::default(),
             check_at: 0,
             messages: 0,
@@ -129,8 +139,14 @@ impl Simulation {
     /// One participant acts. False: nobody could.
     fn step(&mut self) -> bool {
         let actor = self.world.tick();
-        if let Some(Actor::Client(client)) = actor {
-            self.workload.observe(&mut self.world, &mut self.oracle, client);
+        match (actor, &mut self.operating) {
+            (Some(Actor::Client(client)), Some(operating)) if operating.client() == client => {
+                operating.observe(&self.world, &mut self.oracle);
+            }
+            (Some(Actor::Client(client)), _) => {
+                self.workload.observe(&mut self.world, &mut self.oracle, client);
+            }
+            (Some(Actor::Shard(_) | Actor::Control) | None, _) => {}
         }
         self.look();
         actor.is_some()
@@ -171,6 +187,11 @@ impl Simulation {
         let action = self.plan.action(&mut self.random);
         match action {
             Action::Connect => self.connect(),
+            Action::Operate => {
+                if let Some(operating) = &mut self.operating {
+                    operating.act(&mut self.world, &mut self.oracle, (&mut self.random, &self.plan));
+                }
+            }
             Action::Pass => self.world.pass(1000 * self.random.below(20) as u64),
             Action::PassLong => self.world.pass(1000 * self.random.below(1500) as u64),
             Action::Stall => self.stall(),
@@ -231,6 +252,7 @@ impl Simulation {
             Action::Send
             | Action::Slow
             | Action::Connect
+            | Action::Operate
             | Action::Stall
             | Action::Pass
             | Action::PassLong => {}
@@ -286,6 +308,8 @@ impl Simulation {
             self.world.pass(100_000);
         }
         self.rest();
+        let is_waiting = self.operating.as_ref().is_some_and(Operating::is_waiting);
+        assert!(!is_waiting, "the operator waits for ever");
         self.settle_everything();
         for peer in 0..self.workload.peers.len() {
             let state = &self.workload.peers[peer];
@@ -366,7 +390,8 @@ impl Simulation {
     fn take_all(&mut self, queue: usize) {
         let shard = self.random.below(self.plan.shards);
         let peer = self.workload.connect(&mut self.world, shard);
-        let consumer = self.oracle.attached(peer, queue, None, [false; 3]);
+        let shows_all = self.oracle.queues[queue].shows_all;
+        let consumer = self.oracle.attached(peer, queue, None, [false, shows_all, false]);
         let options = self.oracle.queues[queue].subscription().map(|it| it.terms().1).unwrap_or_default();
         let link = self.workload.attach(&mut self.world, &self.oracle, peer, consumer, &options);
         let mut patience = 3;

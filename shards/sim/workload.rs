@@ -69,6 +69,12 @@ impl Workload {
         Workload { peers: Vec::new(), streams: 0, links: 0 }
     }
 
+    /// This client of the world is not one of ours.
+    pub(crate) fn stand_aside(&mut self, client: usize) {
+        self.add(client);
+        self.peers[client].is_alive = false;
+    }
+
     pub(crate) fn alive(&self) -> usize {
         self.peers.iter().filter(|peer| peer.is_alive).count()
     }
@@ -86,6 +92,10 @@ impl Workload {
 
     pub(crate) fn connect(&mut self, world: &mut World, shard: usize) -> usize {
         let client = world.open(shard);
+        self.add(client)
+    }
+
+    fn add(&mut self, client: usize) -> usize {
         self.peers.push(Peer {
             client,
             is_alive: true,
@@ -144,10 +154,12 @@ impl Workload {
             no_local: plan.no_local && random.one_in(3),
             browse,
             priority: (plan.priorities > 1).then(|| random.below(plan.priorities) as i32),
-            presettled: plan.presettled && !browse && random.one_in(3),
+            presettled: plan.presettled && !browse && !plan.queues[queue].shows_all && random.one_in(3),
             ..ReceiverOptions::default()
         };
         let (no_local, presettled) = (options.no_local, options.presettled);
+        // Nobody acquires what all are to see.
+        let browse = browse || plan.queues[queue].shows_all;
         let consumer = oracle.attached(peer, queue, selector, [no_local, browse, presettled]);
         self.attach(world, oracle, peer, consumer, &options);
         if random.one_in(2) {
