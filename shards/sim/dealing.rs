@@ -313,6 +313,7 @@ impl Oracle {
             End::RolledBack | End::Asked { fail: true } => true,
             End::Unknown => {
                 self.messages[message].is_loose = true;
+                self.consumers[consumer].is_loose = true;
                 true
             }
             End::Asked { fail: false } => {
@@ -390,6 +391,8 @@ impl Oracle {
         for delivery in std::mem::take(&mut transaction.acquired) {
             if self.acquisition_ends(index, delivery, false) {
                 self.messages[delivery.1].is_loose = true;
+                // It may hold it still.
+                self.consumers[delivery.0].is_loose = true;
             }
         }
         if let Some(committed) = seen {
@@ -515,7 +518,7 @@ impl Oracle {
             let is_queued = |number: &&usize| self.queues[self.messages[**number].sent.queue].is_queue();
             let lost = transaction.posted.iter().filter(stays).find(is_queued);
             let retired = transaction.retired.iter().map(|(_, number, _)| number);
-            let taken = retired.filter(stays).find(|number| {
+            let taken = retired.filter(stays).filter(is_queued).find(|number| {
                 matches!(self.messages[**number].fate, Fate::Retired { outcome: Settling::Accepted, .. })
             });
             assert!(

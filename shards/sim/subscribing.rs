@@ -60,6 +60,11 @@ impl Subscription {
         !self.is_durable && !self.is_shared
     }
 
+    /// Whoever attaches last has its link.
+    pub(crate) fn may_be_stolen(&self) -> bool {
+        self.is_durable && !self.is_shared
+    }
+
     /// The node, and how a consumer asks for it.
     pub(crate) fn terms(&self) -> (&'static str, ReceiverOptions) {
         let options = ReceiverOptions {
