@@ -92,6 +92,8 @@ pub struct Client {
     /// Names of dynamic nodes, by link.
     pub addresses: Vec<(LinkId, String)>,
     pub attached: Vec<LinkId>,
+    /// Names of receiving links that neither side has detached, or only one.
+    receivers: Vec<(LinkId, String)>,
     /// Detached links and the error's condition.
     pub detached: Vec<(LinkId, Option<String>)>,
     draining: Vec<LinkId>,
@@ -119,6 +121,7 @@ impl Client {
             received: Vec::new(),
             addresses: Vec::new(),
             attached: Vec::new(),
+            receivers: Vec::new(),
             detached: Vec::new(),
             draining: Vec::new(),
             drained: Vec::new(),
@@ -198,9 +201,17 @@ impl Client {
             desired_capabilities: Symbols::default(),
             properties: map(&properties),
         };
-        self.protocol
+        let link = self
+            .protocol
             .attach_receiver(self.session(), &request)
-            .unwrap_or_else(|| panic!("no handle is left: ended {:?}, closed {:?}", self.ended, self.closed))
+            .unwrap_or_else(|| panic!("no handle is left: ended {:?}, closed {:?}", self.ended, self.closed));
+        self.receivers.push((link, name.to_owned()));
+        link
+    }
+
+    /// Whether a receiving link has this name still: it must not have another one (AMQP 1.0 §2.6.1).
+    pub(crate) fn has_receiver(&self, name: &str) -> bool {
+        self.receivers.iter().any(|(_, other)| other == name)
     }
 
     /// Asks for the durable subscription of this name, to end it by closing the link.
@@ -437,6 +448,7 @@ impl Client {
             }
             Event::Detached { link, error, .. } => {
                 self.draining.retain(|draining| *draining != link);
+                self.receivers.retain(|(receiver, _)| *receiver != link);
                 self.detached.push((link, error.map(|error| error.condition.to_owned())));
             }
             Event::Ended { error, .. } => self.ended = Some(error.map(|error| error.condition.to_owned())),

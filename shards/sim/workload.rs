@@ -177,6 +177,9 @@ impl Workload {
     ) {
         let Some(queue) = oracle.draw_subscription(random, plan) else { return };
         let Some(subscription) = oracle.queues[queue].subscription() else { return };
+        if world.clients[self.peers[peer].client].has_receiver(&subscription.link_name()) {
+            return;
+        }
         let (_, mut options) = subscription.terms();
         options.priority = (plan.priorities > 1).then(|| random.below(plan.priorities) as i32);
         options.presettled = subscription.is_own() && plan.presettled && random.one_in(3);
