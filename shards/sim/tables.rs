@@ -36,13 +36,14 @@ pub(crate) fn draw(random: &mut Random, queue: &mut QueuePlan) {
 
 impl Oracle {
     /// Whether a message may have given its place to another: one of its key that was not sent before it by the same sender. Those
-    /// of transactions come when these commit.
+    /// of transactions come when these commit, and delayed ones when they are due.
     pub(crate) fn may_be_replaced(&self, number: usize) -> bool {
         let message = &self.messages[number];
         let sent = &message.sent;
         let is_later = |other: usize| {
             let in_order = message.posted_in.is_none() && self.messages[other].posted_in.is_none();
-            let before = other < number && in_order && self.messages[other].sent.stream == sent.stream;
+            let it = &self.messages[other].sent;
+            let before = other < number && in_order && it.stream == sent.stream && !it.is_delayed;
             other != number && !before && !self.was_refused(other)
         };
         let of_key = |other: usize| {
