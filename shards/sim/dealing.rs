@@ -322,8 +322,12 @@ impl Oracle {
                     return false;
                 }
                 let is_held = message.holder.is_some() && message.acquired_in.is_none();
-                let is_with_others =
-                    is_held || matches!(message.fate, Fate::Ending { .. } | Fate::Ended { .. });
+                let is_with_others = is_held
+                    || match message.fate {
+                        Fate::Ending { .. } | Fate::Ended { .. } => true,
+                        Fate::Retired { transaction: other, .. } => other != transaction,
+                        Fate::Open | Fate::Unsure => false,
+                    };
                 if is_with_others {
                     self.saw(transaction, false);
                 }
