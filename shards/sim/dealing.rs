@@ -306,7 +306,13 @@ impl Oracle {
     }
 
     /// Whether a delivery was sent in a transaction that has ended since, and has gone back with it.
-    pub(crate) fn is_adrift(&mut self, consumer: usize, message: usize, in_transaction: u32) -> bool {
+    pub(crate) fn is_adrift(
+        &mut self,
+        consumer: usize,
+        message: usize,
+        in_transaction: u32,
+        is_first: bool,
+    ) -> bool {
         let transaction = self.transaction_of(consumer, in_transaction);
         match self.transactions[transaction].end {
             End::Open | End::Committed => false,
@@ -325,7 +331,8 @@ impl Oracle {
                 let is_with_others = is_held
                     || match message.fate {
                         Fate::Ending { .. } | Fate::Ended { .. } => true,
-                        Fate::Retired { transaction: other, .. } => other != transaction,
+                        // Otherwise that may have gone back before this was sent.
+                        Fate::Retired { transaction: other, .. } => is_first && other != transaction,
                         Fate::Open | Fate::Unsure => false,
                     };
                 if is_with_others {

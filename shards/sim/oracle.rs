@@ -318,7 +318,7 @@ impl Oracle {
         // What was given up may come late, when others have had it.
         self.messages[number].is_loose |= consumer.is_loose && !consumer.browse;
         if let Some(transaction) = received.transaction
-            && self.is_adrift(index, number, transaction)
+            && self.is_adrift(index, number, transaction, received.first_acquirer)
         {
             self.messages[number].was_seen = true;
             return;
