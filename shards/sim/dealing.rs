@@ -311,7 +311,7 @@ impl Oracle {
         consumer: usize,
         message: usize,
         in_transaction: u32,
-        is_first: bool,
+        is_overtaken: bool,
     ) -> bool {
         let transaction = self.transaction_of(consumer, in_transaction);
         match self.transactions[transaction].end {
@@ -332,7 +332,7 @@ impl Oracle {
                     || match message.fate {
                         Fate::Ending { .. } | Fate::Ended { .. } => true,
                         // Otherwise that may have gone back before this was sent.
-                        Fate::Retired { transaction: other, .. } => is_first && other != transaction,
+                        Fate::Retired { transaction: other, .. } => is_overtaken && other != transaction,
                         Fate::Open | Fate::Unsure => false,
                     };
                 if is_with_others {

@@ -84,6 +84,8 @@ pub(crate) struct Message {
     pub(crate) acquired_in: Option<usize>,
     /// Somebody has acquired it before.
     was_seen: bool,
+    /// The largest delivery-count that was read.
+    delivery_count_seen: u32,
     /// Those who have settled or held it in a way that may have been given up.
     pub(crate) is_loose: bool,
     /// It came from the queue of dead letters.
@@ -170,6 +172,7 @@ impl Oracle {
             posted_in: None,
             acquired_in: None,
             was_seen: false,
+            delivery_count_seen: 0,
             is_loose: false,
             is_dead: false,
             was_accepted: false,
@@ -317,8 +320,13 @@ impl Oracle {
         }
         // What was given up may come late, when others have had it.
         self.messages[number].is_loose |= consumer.is_loose && !consumer.browse;
+        let message = &mut self.messages[number];
+        // Somebody has read a later delivery of it.
+        let is_overtaken = message.was_seen && received.first_acquirer
+            || received.delivery_count < message.delivery_count_seen;
+        message.delivery_count_seen = message.delivery_count_seen.max(received.delivery_count);
         if let Some(transaction) = received.transaction
-            && self.is_adrift(index, number, transaction, received.first_acquirer)
+            && self.is_adrift(index, number, transaction, is_overtaken)
         {
             self.messages[number].was_seen = true;
             return;
