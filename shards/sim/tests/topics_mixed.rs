@@ -116,10 +116,10 @@ impl Topics {
     fn note_attached(&mut self) {
         for subscription in self.subscriptions.iter_mut().filter(|subscription| subscription.since.is_none())
         {
-            let attached = |(client, link, _): &&(usize, LinkId, bool)| {
-                self.world.clients[*client].attached.contains(link)
+            let attached = |(client, link, lives): &(usize, LinkId, bool)| {
+                *lives && self.world.clients[*client].attached.contains(link)
             };
-            if subscription.consumers.iter().any(|consumer| attached(&consumer)) {
+            if subscription.consumers.iter().any(attached) {
                 subscription.since = Some(self.clock);
             }
         }
@@ -223,8 +223,14 @@ impl Topics {
         *lives = false;
         how(&mut self.world, *client, *link);
         subscription.had_a_death = true;
-        let lives = subscription.consumers.iter().any(|(.., lives)| *lives);
-        subscription.ended = !lives && matches!(subscription.kind, Kind::Own | Kind::Shared);
+        let mut living = subscription.consumers.iter().filter(|(.., lives)| *lives).peekable();
+        if matches!(subscription.kind, Kind::Own | Kind::Shared) {
+            subscription.ended = living.peek().is_none();
+            if !living.any(|(client, link, _)| self.world.clients[*client].attached.contains(link)) {
+                // Who is on the way may find it gone: then it begins anew.
+                subscription.since = None;
+            }
+        }
     }
 
     fn toggle_reading(&mut self) {
