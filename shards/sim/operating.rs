@@ -44,7 +44,7 @@ impl Operating {
         oracle: &mut Oracle,
         (random, plan): (&mut Random, &Plan),
     ) {
-        if self.waiting.is_some() {
+        if self.waiting.is_some() || world.clients[self.client()].closed.is_some() {
             return;
         }
         let queue = random.below(plan.queue_count());
@@ -96,6 +96,10 @@ impl Operating {
                 oracle.queues[queue].removed = oracle.message_count();
                 oracle.queues[queue].removing -= 1;
             }
+        }
+        if world.clients[self.client()].closed.is_some() {
+            // It said nothing for too long, and hears no more.
+            self.waiting = None;
         }
     }
 }
