@@ -52,6 +52,8 @@ pub enum Rule {
     Unfinished,
     /// Text that is no Rust.
     Syntax,
+    /// A file that a tool or an editor left behind.
+    LeftOver,
 }
 
 impl fmt::Display for Finding {
@@ -73,7 +75,7 @@ pub fn files(root: &Path) -> io::Result<Vec<String>> {
                 if !name.starts_with('.') && !matches!(name.as_str(), "target" | "node_modules" | "corpus") {
                     folders.push(path);
                 }
-            } else if is_text(&name) {
+            } else if is_text(&name) || is_left_over(&name) {
                 found.push(path.to_string_lossy().replace('\\', "/"));
             }
         }
@@ -89,14 +91,24 @@ fn is_text(name: &str) -> bool {
     }
 }
 
+/// What merging, patching and editing leave beside a file.
+fn is_left_over(name: &str) -> bool {
+    name.ends_with('~') || [".orig", ".rej", ".bak", ".swp"].iter().any(|end| name.ends_with(end))
+}
+
 /// Every finding in the tree under `root`.
 pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
     let mut texts = Vec::new();
-    for path in files(root)? {
+    let (left_over, files): (Vec<_>, Vec<_>) = files(root)?.into_iter().partition(|path| is_left_over(path));
+    for path in files {
         let text = fs::read_to_string(root.join(&path))?;
         texts.push((path, text));
     }
     let mut findings = edges::check(&texts);
     findings.extend(source::check(&texts));
+    findings.extend(left_over.into_iter().map(|path| {
+        let what = "a tool or an editor left it behind".to_owned();
+        Finding { path, line: 0, rule: Rule::LeftOver, what }
+    }));
     Ok(findings)
 }

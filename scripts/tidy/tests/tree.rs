@@ -23,6 +23,19 @@ fn the_walk_sees_every_kind_of_file() {
 }
 
 #[test]
+fn what_tools_leave_behind_is_found() {
+    let root = std::env::temp_dir().join(format!("corelane-tidy-{}", std::process::id()));
+    std::fs::create_dir_all(root.join("shards")).expect("a folder can be made");
+    for name in ["shards/oracle.rs.orig", "shards/oracle.rs.rej", "README.md~"] {
+        std::fs::write(root.join(name), "").expect("a file can be written");
+    }
+    let findings = corelane_tidy::check(&root).expect("the tree can be read");
+    std::fs::remove_dir_all(&root).expect("the folder is ours");
+    assert!(findings.iter().all(|finding| finding.rule == corelane_tidy::Rule::LeftOver), "{findings:?}");
+    assert_eq!(findings.len(), 3);
+}
+
+#[test]
 fn every_scenario_has_its_tests() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
     let run = std::process::Command::new(script).output().expect("the script can be run");
