@@ -124,8 +124,7 @@ impl Shard {
         let Some(transactions) = self.transactions(slot) else { return };
         let room = transactions.find(number).is_some_and(|transaction| transaction.has_room());
         if settled {
-            transactions.withdraw_noted(key);
-            transactions.forget_acquired(key);
+            transactions.take_out(key, Some(number));
             self.count_settled(slot, link);
             if room {
                 self.retire_delivery(now, slot, link, number, written, said);
@@ -204,10 +203,8 @@ impl Shard {
         let Disposed { link, delivery_id, token, settled } = *disposed;
         if settled {
             // It has no other way back.
-            let key = (link, delivery_id);
             if let Some(transactions) = self.transactions(slot) {
-                transactions.forget_acquired(key);
-                transactions.withdraw_noted(key);
+                transactions.take_out((link, delivery_id), None);
             }
             self.count_settled(slot, link);
             let outcome = Outcome::Modified { delivery_failed: true, undeliverable_here: false };

@@ -297,6 +297,17 @@ impl Transactions {
         Some(noted)
     }
 
+    /// A delivery that the peer has settled leaves the transactions that it has to do with, unless it goes `into` one: without what was
+    /// noted in it, no other can commit.
+    pub(crate) fn take_out(&mut self, key: DeliveryKey, into: Option<u32>) {
+        self.forget_acquired(key);
+        if let Some(noted) = self.withdraw_noted(key)
+            && into != Some(noted.transaction)
+        {
+            self.fail(noted.transaction, Failure::Late);
+        }
+    }
+
     pub(crate) fn note_acquired(&mut self, now: u64, key: DeliveryKey, acquired: Acquired) {
         let number = acquired.transaction;
         self.acquired.insert(key, acquired);

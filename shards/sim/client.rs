@@ -354,11 +354,16 @@ impl Client {
         let disposition =
             Disposition { role: Role::Receiver, first, last, settled: false, state, batchable: false };
         for _ in 0..times {
-            let out = self.protocol.output();
-            let start = begin_frame(out, FrameKind::Amqp, 0);
-            disposition.encode(out);
-            finish_frame(out, start);
+            self.write_disposition(&disposition);
         }
+    }
+
+    /// Writes a disposition past the state machine, which would never say that.
+    pub(crate) fn write_disposition(&mut self, disposition: &Disposition<'_>) {
+        let out = self.protocol.output();
+        let start = begin_frame(out, FrameKind::Amqp, 0);
+        disposition.encode(out);
+        finish_frame(out, start);
     }
 
     pub fn detach(&mut self, link: LinkId) {

@@ -2,8 +2,8 @@
 
 use corelane_protocol::amqp10::{AttachRequest, LinkId, TransactionId};
 use corelane_wire::amqp10::{
-    Coordinator, Declare, DeliveryState, Discharge, Encode, Outcome, ReceiverSettleMode, SenderSettleMode,
-    Source, Symbols, TargetArchetype, TransactionRequest, write_data,
+    Coordinator, Declare, DeliveryState, Discharge, Disposition, Encode, Outcome, ReceiverSettleMode, Role,
+    SenderSettleMode, Source, Symbols, TargetArchetype, TransactionRequest, write_data,
 };
 
 use crate::client::Client;
@@ -76,6 +76,15 @@ impl Client {
         let transaction = &transaction_id(number);
         let state = DeliveryState::Transactional { transaction, outcome: Some(outcome) };
         self.protocol.settle(link, delivery_id, &state);
+    }
+
+    /// The same, settled at once however the link settles, and whatever was said before.
+    pub fn settle_at_once_in(&mut self, delivery_id: u32, number: u32, outcome: Outcome<'_>) {
+        let transaction = &transaction_id(number);
+        let state = Some(DeliveryState::Transactional { transaction, outcome: Some(outcome) });
+        let (role, first) = (Role::Receiver, delivery_id);
+        let disposition = Disposition { role, first, last: None, settled: true, state, batchable: false };
+        self.write_disposition(&disposition);
     }
 
     /// Credit for deliveries inside a transaction.

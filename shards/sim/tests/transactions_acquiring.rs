@@ -179,6 +179,30 @@ fn an_outcome_in_another_transaction_ends_the_coordinators_link() {
     }
 }
 
+/// A delivery that is noted in one transaction is settled in another: neither commits, also if they are of two coordinators' links.
+#[test]
+fn a_transaction_does_not_commit_without_what_was_taken_out_of_it() {
+    for shards in [1, 2] {
+        let mut stage = Stage::new(shards, &second(), &["a", "b"]);
+        stage.world.clients[stage.client].credit(stage.receiver, 1);
+        let noted = stage.declare();
+        stage.settle_in(0, noted);
+        let first = stage.coordinator;
+        stage.coordinator = stage.world.clients[stage.client].attach_coordinator("txn 2", &[]);
+        stage.world.run();
+        let other = stage.declare();
+        let client = &mut stage.world.clients[stage.client];
+        client.settle_at_once_in(client.received[0].delivery_id, other, Outcome::Accepted);
+        stage.world.run();
+        let rollback = Some("amqp:transaction:rollback".to_owned());
+        assert_eq!(stage.world.clients[stage.client].detached, [(stage.coordinator, rollback)]);
+        stage.coordinator = first;
+        assert_eq!(stage.discharge(noted, false), "rejected amqp:transaction:rollback", "{shards} shards");
+        assert_eq!(stage.left(), ["a", "b"]);
+        assert_eq!(stage.waiting(), 0);
+    }
+}
+
 #[test]
 fn a_link_cannot_acquire_in_a_transaction_that_is_not_open() {
     let mut stage = Stage::new(1, &ReceiverOptions::default(), &["a"]);
