@@ -33,5 +33,6 @@ pub use hot_path::{Crowd, HotPath};
 pub use operator::{Answer, Item, Operator, request};
 pub use random::Random;
 pub use simulation::{Options, Report, Simulation, progress};
+pub use subscribing::{PATTERNS, TOPICS};
 pub use transacting::transaction_id;
 pub use world::{Actor, Setup, World, names_homed_at};

@@ -9,10 +9,11 @@ use crate::oracle::{Oracle, Sent};
 use crate::plan::{NodeKind, Plan, QueuePlan, Selector, plain_queue};
 use crate::random::Random;
 
-pub(crate) const TOPICS: [&str; 3] = ["t.a", "t.b", "u.a.x"];
+/// Topics that messages are published to.
+pub const TOPICS: [&str; 3] = ["t.a", "t.b", "u.a.x"];
 
 /// Patterns, and which of the topics they match.
-const PATTERNS: [(&str, [bool; 3]); 7] = [
+pub const PATTERNS: [(&str, [bool; 3]); 7] = [
     ("t.a", [true, false, false]),
     ("t.*", [true, true, false]),
     ("#", [true, true, true]),

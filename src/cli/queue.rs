@@ -125,13 +125,7 @@ pub(super) struct PeekArguments {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct MoveArguments {
-    /// The queue they are in
-    from: String,
-
-    /// The queue they go to
-    to: String,
-
+struct WhichMessages {
     /// Only messages that this JMS selector fits
     #[arg(long, value_name = "SELECTOR")]
     selector: Option<String>,
@@ -140,9 +134,21 @@ pub(super) struct MoveArguments {
     #[arg(long, value_name = "PLACE")]
     place: Vec<String>,
 
-    /// At most so many
+    /// At most so many, the first ones
     #[arg(short = 'n', long, value_name = "COUNT")]
     count: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MoveArguments {
+    /// The queue they are in
+    from: String,
+
+    /// The queue they go to
+    to: String,
+
+    #[command(flatten)]
+    which: WhichMessages,
 
     /// Copy them: they stay where they are, too
     #[arg(long)]
@@ -157,17 +163,8 @@ pub(super) struct PurgeArguments {
     /// The queue
     name: String,
 
-    /// Only messages that this JMS selector fits
-    #[arg(long, value_name = "SELECTOR")]
-    selector: Option<String>,
-
-    /// Only the message at this place, as `peek` shows it; may be given several times
-    #[arg(long, value_name = "PLACE")]
-    place: Vec<String>,
-
-    /// At most so many, the first ones
-    #[arg(short = 'n', long, value_name = "COUNT")]
-    count: Option<u64>,
+    #[command(flatten)]
+    which: WhichMessages,
 
     #[command(flatten)]
     output: OutputArguments,
@@ -536,7 +533,7 @@ fn message_lines(message: &Json) -> String {
 fn move_messages(arguments: &MoveArguments) -> anyhow::Result<u8> {
     let operation = if arguments.copy { "COPY" } else { "MOVE" };
     let mut body = vec![("to", Argument::Value(Value::String(&arguments.to)))];
-    body.extend(which_messages(arguments.selector.as_deref(), &arguments.place, arguments.count));
+    body.extend(arguments.which.body());
     let request = Request { operation, kind: "queue", name: &arguments.from, body, ..Request::default() };
     report(
         &arguments.output,
@@ -545,19 +542,17 @@ fn move_messages(arguments: &MoveArguments) -> anyhow::Result<u8> {
     )
 }
 
-/// The arguments that say which messages of a queue are meant.
-fn which_messages<'a>(
-    selector: Option<&'a str>,
-    places: &[String],
-    count: Option<u64>,
-) -> Vec<(&'static str, Argument<'a>)> {
-    let mut which = Vec::new();
-    which.extend(selector.map(|selector| ("selector", Argument::Value(Value::String(selector)))));
-    if !places.is_empty() {
-        which.push(("ids", Argument::Texts(places.to_vec())));
+impl WhichMessages {
+    /// As a request says it; nothing: all of them.
+    fn body(&self) -> Vec<(&'static str, Argument<'_>)> {
+        let mut body = Vec::new();
+        body.extend(self.selector.as_deref().map(|text| ("selector", Argument::Value(Value::String(text)))));
+        if !self.place.is_empty() {
+            body.push(("ids", Argument::Texts(self.place.clone())));
+        }
+        body.extend(self.count.map(|count| ("count", Argument::Value(Value::Ulong(count)))));
+        body
     }
-    which.extend(count.map(|count| ("count", Argument::Value(Value::Ulong(count)))));
-    which
 }
 
 fn purge(arguments: &PurgeArguments) -> anyhow::Result<u8> {
@@ -567,7 +562,7 @@ fn purge(arguments: &PurgeArguments) -> anyhow::Result<u8> {
 
 /// PURGE deletes all there is, so whoever says which messages asks for something else.
 fn purge_request(arguments: &PurgeArguments) -> Request<'_> {
-    let body = which_messages(arguments.selector.as_deref(), &arguments.place, arguments.count);
+    let body = arguments.which.body();
     let operation = if body.is_empty() { "PURGE" } else { "DELETE-MESSAGES" };
     Request { operation, kind: "queue", name: &arguments.name, body, ..Request::default() }
 }

@@ -5,18 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use corelane_protocol::amqp10::LinkId;
-use corelane_sim::{Random, ReceiverOptions, SenderOptions, Setup, World};
+use corelane_sim::{PATTERNS, Random, ReceiverOptions, SenderOptions, Setup, TOPICS, World};
 
-const TOPICS: [&str; 3] = ["t.a", "t.b", "u.a.x"];
-const PATTERNS: [(&str, [bool; 3]); 7] = [
-    ("t.a", [true, false, false]),
-    ("t.*", [true, true, false]),
-    ("#", [true, true, true]),
-    ("*.a.#", [true, false, true]),
-    ("u.>", [false, false, true]),
-    ("t.>", [true, true, false]),
-    ("v", [false, false, false]),
-];
 const STEPS: usize = 250;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
