@@ -1,7 +1,6 @@
 //! The table: every property with its range, default and effect.
 
 use super::{DAY, Field, Kind, Merge, Property, Range, Unit, YEARS};
-use crate::destinations::DestinationRule;
 
 macro_rules! field {
     ($name:ident) => {
