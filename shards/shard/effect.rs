@@ -2,6 +2,7 @@
 //!
 //! Effects gather in a buffer that is reused; the driver carries them out in order after each batch of events.
 
+use corelane_journal::Write;
 use corelane_mailbox::Lane;
 
 use crate::event::{ConnectionSlot, Socket};
@@ -23,6 +24,15 @@ pub enum Effect {
     HandOver { connection: ConnectionSlot },
     /// Put mail into a lane to another participant.
     Post { to: usize, lane: Lane, mail: Mail },
+    /// Write these bytes to their segment's file and sync them: [`Event::Written`](crate::Event::Written). One at a time.
+    Write { write: Write },
+    /// Make the file of this segment, with all blocks allocated and written once:
+    /// [`Event::SegmentPrepared`](crate::Event::SegmentPrepared) or [`Event::SegmentRefused`](crate::Event::SegmentRefused).
+    PrepareSegment { number: u32 },
+    /// Read some of this segment's file from `offset` on: [`Event::SegmentRead`](crate::Event::SegmentRead). One at a time.
+    ReadSegment { number: u32, offset: u64 },
+    /// The files of these segments hold nothing any more: delete them, or prepare others from them.
+    FreeSegments { numbers: Vec<u32> },
     /// Say this to who runs the broker.
     Warn { text: String },
     /// After [`Event::Stop`](crate::Event::Stop): the last connection is closed.

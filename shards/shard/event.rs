@@ -5,6 +5,8 @@
 
 use std::net::SocketAddr;
 
+use corelane_journal::Write;
+
 use crate::mail::Mail;
 
 /// A connection's place in its shard. A stale one (the connection ended, the place was given to another) is recognised
@@ -43,6 +45,14 @@ pub enum Event<'a> {
     Lost { connection: ConnectionSlot },
     /// Mail from another participant (a shard, or the control thread).
     Mail { from: usize, mail: Mail },
+    /// What was to be written to the journal is written and synced, or the reason why not, after which nothing is written any more.
+    Written { write: Write, result: Result<(), String> },
+    /// A segment's file is there. `epoch` is random.
+    SegmentPrepared { number: u32, epoch: u64 },
+    /// A segment's file could not be made, most often for want of room.
+    SegmentRefused { number: u32, reason: String },
+    /// Bytes of a segment's file from `offset` on; none at its end.
+    SegmentRead { number: u32, offset: u64, result: Result<&'a [u8], String> },
     /// Close every connection with `amqp:connection:forced` and report [`Effect::Stopped`](crate::Effect::Stopped).
     Stop,
 }
