@@ -106,6 +106,8 @@ pub struct EntryView {
     pub delivery_count: u32,
     pub acquired_count: u32,
     pub expires_at: Option<u64>,
+    /// Delayed until then, or until it expires.
+    pub held_until: Option<u64>,
     /// Consumers that said it is undeliverable there.
     pub refused_count: usize,
 }

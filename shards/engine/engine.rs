@@ -16,7 +16,7 @@ use crate::entry::{EntryRef, State};
 use crate::ids::{ConsumerId, Place, QueueId};
 use crate::limits::{LEVELS, Limits};
 use crate::list::{Chain, Links, List};
-use crate::properties::{DeadLetter, DeadLetterReason, Overflow, QueueProperties};
+use crate::properties::{DeadLetter, DeadLetterReason, Overflow, QueueProperties, Spent};
 use crate::queue::{Extras, Queue};
 use crate::selector::{self, Field, Fields, HeaderField};
 use crate::slots::{NONE, Slots};
@@ -31,6 +31,10 @@ pub trait Message {
     fn group(&self) -> Option<&str>;
     /// A field by name, for filters. The engine itself answers `JMSRedelivered` and `JMSXDeliveryCount`.
     fn field(&self, field: &Field) -> selector::Value<'_>;
+    /// Whether its owner wants to know when it comes back: see [`Engine::take_returned`].
+    fn is_kept(&self) -> bool {
+        false
+    }
     /// When it came into its queue. Tells which of several priorities has the oldest message, and nothing else.
     fn enqueued_at(&self) -> u64 {
         0
@@ -58,7 +62,9 @@ pub struct Engine<M> {
     pub(crate) scanning: List<Scanning>,
     /// Deleted queues with entries to give back.
     pub(crate) graveyard: Vec<u32>,
-    pub(crate) spent: Vec<M>,
+    pub(crate) spent: Vec<Spent<M>>,
+    /// Entries that are back in their places, of messages that are kept.
+    pub(crate) returned: Vec<(QueueId, Place)>,
     pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
     /// Queues whose producers were to wait and may go on.
     pub(crate) roomy: VecDeque<QueueId>,
@@ -108,6 +114,7 @@ impl<M: Message> Engine<M> {
             scanning: List::new(),
             graveyard: Vec::new(),
             spent: Vec::new(),
+            returned: Vec::new(),
             dead_letters: VecDeque::new(),
             roomy: VecDeque::new(),
             unpulled: VecDeque::new(),
@@ -190,8 +197,13 @@ impl<M: Message> Engine<M> {
     }
 
     /// A message that left for good, so that its memory can be used again.
-    pub fn take_spent(&mut self) -> Option<M> {
+    pub fn take_spent(&mut self) -> Option<Spent<M>> {
         self.spent.pop()
+    }
+
+    /// Where a message that is kept came back, with other counts than before.
+    pub fn take_returned(&mut self) -> Option<(QueueId, Place)> {
+        self.returned.pop()
     }
 
     /// A message that left a queue with `dead_letter` without being consumed.
@@ -225,10 +237,11 @@ impl<M: Message> Engine<M> {
                 }
             };
             let (spent, dead_letters) = (&mut self.spent, &mut self.dead_letters);
-            let part = |message, fate| match fate {
-                Fate::Spent => spent.push(message),
+            let part = |place, message, fate| match fate {
+                Fate::Spent => spent.push(Spent { queue: id, place, message }),
                 Fate::Buried { delivery_count, acquired_count } => dead_letters.push_back(DeadLetter {
                     queue: id,
+                    place,
                     message,
                     reason: DeadLetterReason::Deleted,
                     delivery_count,

@@ -68,7 +68,7 @@ impl<M> Entry<M> {
         }
     }
 
-    /// Fills a vacant entry.
+    /// Fills a vacant entry; its counts are 0, or were set before.
     pub(crate) fn fill(&mut self, message: M, state: State, origin: Origin, expires_at: Option<u64>) {
         debug_assert!(self.state() == State::Vacant && self.message.is_none() && self.timer.is_none());
         self.message = Some(message);
@@ -79,14 +79,13 @@ impl<M> Entry<M> {
         self.group = NONE;
         self.holder = NONE;
         self.acquisition = 0;
-        self.delivery_count = 0;
-        self.acquired_count = 0;
     }
 
     /// Empties the entry and gives its message back.
     pub(crate) fn vacate(&mut self) -> M {
         debug_assert!(self.timer.is_none() && self.state() != State::Vacant);
         self.bits = State::Vacant as u8;
+        (self.delivery_count, self.acquired_count) = (0, 0);
         self.message.take().expect("an entry that is not vacant has its message")
     }
 
@@ -193,6 +192,11 @@ impl<M> Entry<M> {
 
     pub(crate) fn delivery_count(&self) -> u32 {
         u32::from(self.delivery_count)
+    }
+
+    pub(crate) fn set_counts(&mut self, delivery_count: u32, acquired_count: u32) {
+        self.delivery_count = u16::try_from(delivery_count).unwrap_or(u16::MAX);
+        self.acquired_count = u16::try_from(acquired_count).unwrap_or(u16::MAX);
     }
 
     /// Stays at 65,535 when it gets there.

@@ -101,6 +101,11 @@ impl<M: Message> Engine<M> {
             delivery_count: stored.delivery_count(),
             acquired_count: stored.acquired_count(),
             expires_at: stored.expires_at(),
+            held_until: match stored.state() {
+                State::Held => stored.timer.map(|timer| self.wheel.deadline(timer)),
+                State::Pending => stored.held_until(),
+                State::Available | State::Acquired | State::Retired | State::Vacant => None,
+            },
             refused_count: queue.refusals.get(&place).map_or(0, |refusal| refusal.consumers.len()),
         }
     }

@@ -189,8 +189,7 @@ impl<M: Message> Engine<M> {
     pub(crate) fn drop_replaced(&mut self, entry: EntryRef) {
         let queue = self.store.queue(entry);
         self.queues[queue].counters.replaced += 1;
-        let message = self.remove_entry(entry);
-        self.spent.push(message);
+        self.spend(entry);
     }
 
     /// An entry with a key leaves the queue.

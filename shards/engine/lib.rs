@@ -42,6 +42,7 @@ mod publish;
 mod pull;
 mod queue;
 mod redelivery;
+mod restore;
 mod roles;
 mod room;
 mod scan;
@@ -64,6 +65,8 @@ pub use limits::Limits;
 pub use properties::{
     AcquireMode, AttachRefusal, ConsumerSpec, DeadLetter, DeadLetterReason, Delivery, Desire, Dispatch,
     EnqueueRefusal, Outcome, Overflow, PauseReason, Prefetch, Publication, Pull, QueueProperties, Settled,
+    Spent,
 };
 pub use redelivery::RedeliveryDelay;
+pub use restore::Restored;
 pub use topics::{PATTERN_WORDS_MAX, TopicTrie, is_pattern_valid};

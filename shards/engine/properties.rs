@@ -265,10 +265,21 @@ pub enum Settled {
     Late,
 }
 
+/// A message that left its queue for good.
+#[derive(Debug)]
+pub struct Spent<M> {
+    pub queue: QueueId,
+    /// Where it was.
+    pub place: Place,
+    pub message: M,
+}
+
 /// A message that left its queue without being consumed, from a queue with `dead_letter`.
 #[derive(Debug)]
 pub struct DeadLetter<M> {
     pub queue: QueueId,
+    /// Where it was.
+    pub place: Place,
     pub message: M,
     pub reason: DeadLetterReason,
     pub delivery_count: u32,

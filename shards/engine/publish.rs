@@ -10,7 +10,7 @@ use crate::counters::{Cause, ConsumerList};
 use crate::engine::{Engine, Message, Reader};
 use crate::entry::{EntryRef, State};
 use crate::ids::{Place, QueueId};
-use crate::properties::{DeadLetter, DeadLetterReason, EnqueueRefusal, Publication};
+use crate::properties::{DeadLetter, DeadLetterReason, EnqueueRefusal, Publication, Spent};
 use crate::queue::{Extras, Matching};
 use crate::slots::NONE;
 
@@ -46,9 +46,26 @@ impl<M: Message> Engine<M> {
             Some(after) => Some(now.saturating_add(after)),
             None => publication.expires_at,
         };
+        if !publication.pending {
+            queue.counters.enqueued += 1;
+        }
+        Ok(self.occupy(now, index, entry, publication, held_until, expires_at))
+    }
+
+    /// Fills a new entry, and shows it to those that may see it.
+    pub(crate) fn occupy(
+        &mut self,
+        now: u64,
+        index: u32,
+        entry: EntryRef,
+        publication: Publication<M>,
+        held_until: Option<u64>,
+        expires_at: Option<u64>,
+    ) -> Place {
+        let queue = &mut self.queues[index];
         let blocks = queue.extras.has(Extras::BLOCKS);
         queue.entries.messages += 1;
-        queue.entries.bytes += size;
+        queue.entries.bytes += publication.message.size() as u64;
         let group = publication.message.group().map_or(NONE, |name| {
             let hash = self.hasher.hash_one(name);
             let group = queue.groups.intern(name, hash);
@@ -62,17 +79,16 @@ impl<M: Message> Engine<M> {
         if publication.pending {
             self.suspend(entry, held_until);
         } else {
-            queue.counters.enqueued += 1;
             self.introduce(now, entry, held_until, false, Cause::Published);
         }
         // Now that its group knows it: the older one may be of the same.
         if let Some(key) = publication.last_value {
-            self.note_key(index, entry, key, waits);
+            self.note_key(index, entry, key, publication.pending || held_until.is_some());
         }
         if blocks {
             self.note_room(index);
         }
-        Ok(place)
+        place
     }
 
     /// An entry that is new to everybody: it is available, or held until a time. `late`: see `become_available`.
@@ -205,6 +221,13 @@ impl<M: Message> Engine<M> {
         message
     }
 
+    /// Removes an entry that is in no list any more, for good.
+    pub(crate) fn spend(&mut self, entry: EntryRef) {
+        let (queue, place) = (self.queue_id(self.store.queue(entry)), self.store.place(entry));
+        let message = self.remove_entry(entry);
+        self.spent.push(Spent { queue, place, message });
+    }
+
     /// Removes an entry that is in no list any more and was not consumed: as a dead letter where the queue wants that.
     pub(crate) fn bury(&mut self, entry: EntryRef, reason: DeadLetterReason) {
         let queue = self.store.queue(entry);
@@ -218,18 +241,20 @@ impl<M: Message> Engine<M> {
         }
         let stored = self.store.entry(entry);
         let (delivery_count, acquired_count) = (stored.delivery_count(), stored.acquired_count());
+        let place = self.store.place(entry);
         let message = self.remove_entry(entry);
+        let id = self.queue_id(queue);
         if self.queues[queue].properties.dead_letter {
-            let queue = self.queue_id(queue);
             self.dead_letters.push_back(DeadLetter {
-                queue,
+                queue: id,
+                place,
                 message,
                 reason,
                 delivery_count,
                 acquired_count,
             });
         } else {
-            self.spent.push(message);
+            self.spent.push(Spent { queue: id, place, message });
         }
     }
 

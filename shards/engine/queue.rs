@@ -74,6 +74,8 @@ pub(crate) struct Extras(u8);
 pub(crate) struct Entries {
     /// One, or one a level once the queue has had priorities.
     pub(crate) trees: Vec<Tree>,
+    /// Where new trees begin.
+    base: u64,
     /// A bit for each level with takeable entries.
     takeable_levels: u16,
     pub(crate) takeable: u64,
@@ -239,7 +241,8 @@ impl QueueBand {
 impl Entries {
     fn new() -> Self {
         Entries {
-            trees: vec![Tree::new()],
+            trees: vec![Tree::new(0)],
+            base: 0,
             takeable_levels: 0,
             takeable: 0,
             messages: 0,
@@ -256,12 +259,25 @@ impl Entries {
     pub(crate) fn level(&mut self, priorities: bool, priority: u8) -> usize {
         match (priorities, self.trees.len()) {
             (false, count) => count - 1,
-            (true, count) => {
-                if count < LEVELS {
-                    self.trees.resize_with(LEVELS, Tree::new);
-                }
+            (true, _) => {
+                self.have_levels();
                 LEVELS - 1 - usize::from(priority).min(LEVELS - 1)
             }
+        }
+    }
+
+    /// From now on it has a tree a level.
+    pub(crate) fn have_levels(&mut self) {
+        if self.trees.len() < LEVELS {
+            self.trees.resize_with(LEVELS, || Tree::new(self.base));
+        }
+    }
+
+    /// Sequences below this one are not given out.
+    pub(crate) fn begin_at(&mut self, sequence: u64) {
+        self.base = self.base.max(sequence);
+        for tree in &mut self.trees {
+            tree.next = tree.next.max(sequence);
         }
     }
 

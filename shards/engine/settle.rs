@@ -44,8 +44,7 @@ impl<M: Message> Engine<M> {
             Outcome::Accepted => {
                 let queue = self.store.queue(entry);
                 self.queues[queue].counters.accepted += 1;
-                let message = self.remove_entry(entry);
-                self.spent.push(message);
+                self.spend(entry);
             }
             Outcome::Rejected => self.bury(entry, DeadLetterReason::Rejected),
             Outcome::Released => self.give_back(now, entry),
@@ -158,6 +157,7 @@ impl<M: Message> Engine<M> {
         }
         let index = self.store.queue(entry);
         self.queues[index].counters.returned += 1;
+        self.note_returned(entry);
         let stored = self.store.entry_mut(entry);
         stored.set_state(State::Available);
         if stored.is_expired(now) {
@@ -193,8 +193,17 @@ impl<M: Message> Engine<M> {
         stored.set_state(State::Held);
         let group = stored.group;
         self.set_hold_timer(now, entry, now.saturating_add(delay));
+        self.note_returned(entry);
         if group != NONE {
             self.refresh_group(index, group, Cause::GroupFreed);
+        }
+    }
+
+    /// An entry is back in its place, or will be.
+    fn note_returned(&mut self, entry: EntryRef) {
+        if self.store.entry(entry).message.as_ref().is_some_and(Message::is_kept) {
+            let queue = self.queue_id(self.store.queue(entry));
+            self.returned.push((queue, self.store.place(entry)));
         }
     }
 

@@ -93,8 +93,9 @@ impl<M> Room<M> {
 }
 
 impl Tree {
-    pub(crate) fn new() -> Self {
-        Tree { root: NONE, height: 0, tail: NONE, next: 0, takeable: 0 }
+    /// A tree whose first entry will have this sequence.
+    pub(crate) fn new(next: u64) -> Self {
+        Tree { root: NONE, height: 0, tail: NONE, next, takeable: 0 }
     }
 }
 
@@ -204,7 +205,7 @@ impl<M> Store<M> {
         &mut self,
         tree: &mut Tree,
         mut forget: impl FnMut(&mut Entry<M>) -> Fate,
-        mut part: impl FnMut(M, Fate),
+        mut part: impl FnMut(Place, M, Fate),
     ) -> bool {
         self.retire_tail(tree);
         let Some(index) = self.first_chunk(tree) else {
@@ -219,7 +220,8 @@ impl<M> Store<M> {
             live &= live - 1;
             let entry = EntryRef(index << CHUNK_BITS | position);
             let fate = forget(self.entry_mut(entry));
-            part(self.remove(tree, entry), fate);
+            let place = self.place(entry);
+            part(place, self.remove(tree, entry), fate);
         }
         true
     }

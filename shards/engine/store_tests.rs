@@ -15,7 +15,7 @@ fn append(store: &mut Store<u64>, tree: &mut Tree) -> EntryRef {
 #[test]
 fn a_random_life_agrees_with_an_ordered_map() {
     for seed in 1..60_u64 {
-        let (mut store, mut tree, mut random) = (Store::new(2), Tree::new(), seed);
+        let (mut store, mut tree, mut random) = (Store::new(2), Tree::new(0), seed);
         let mut model: BTreeMap<u64, (EntryRef, bool)> = BTreeMap::new();
         let mut next = move || {
             random ^= random << 13;
@@ -61,7 +61,7 @@ fn a_random_life_agrees_with_an_ordered_map() {
         }
         assert_eq!(store.verify(&tree, 0, 0).len(), model.len());
         let mut retired = Vec::new();
-        while store.dismantle(&mut tree, |_| Fate::Spent, |message, _| retired.push(message)) {}
+        while store.dismantle(&mut tree, |_| Fate::Spent, |_, message, _| retired.push(message)) {}
         assert_eq!(retired, model.keys().copied().collect::<Vec<_>>());
         assert_eq!((store.count(), store.chunk_count()), (0, 0));
         assert_eq!(store.nodes.len(), store.nodes_free.len());
@@ -71,7 +71,7 @@ fn a_random_life_agrees_with_an_ordered_map() {
 /// s16: one entry stuck at the head for ever.
 #[test]
 fn a_stuck_entry_pins_its_own_chunk_only() {
-    let (mut store, mut tree) = (Store::new(4), Tree::new());
+    let (mut store, mut tree) = (Store::new(4), Tree::new(0));
     append(&mut store, &mut tree);
     for _ in 0..1_000_000 {
         let entry = append(&mut store, &mut tree);
@@ -85,7 +85,7 @@ fn a_stuck_entry_pins_its_own_chunk_only() {
 
 #[test]
 fn an_empty_tree_has_no_chunk() {
-    let (mut store, mut tree) = (Store::new(4), Tree::new());
+    let (mut store, mut tree) = (Store::new(4), Tree::new(0));
     for count in [1, 64, 65, 200] {
         let entries: Vec<EntryRef> = (0..count).map(|_| append(&mut store, &mut tree)).collect();
         for entry in entries.into_iter().rev() {

@@ -58,8 +58,7 @@ impl<M: Message> Engine<M> {
             return false;
         };
         self.end_pending(entry);
-        let message = self.remove_entry(entry);
-        self.spent.push(message);
+        self.spend(entry);
         true
     }
 

@@ -54,8 +54,8 @@ fn settle(engine: &mut Engine<Handle>, unsettled: &mut Vec<(ConsumerId, Place, A
     for (consumer, place, acquisition) in unsettled.drain(..) {
         engine.settle(0, consumer, place, acquisition, Outcome::Accepted);
     }
-    while let Some(message) = engine.take_spent() {
-        black_box(message.id);
+    while let Some(spent) = engine.take_spent() {
+        black_box(spent.message.id);
     }
 }
 

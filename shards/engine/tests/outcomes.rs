@@ -23,7 +23,7 @@ fn s30_rejected_is_terminal() {
     assert_eq!(bench.depth(), Depth::default());
     assert_eq!(bench.engine.queue_counters(bench.queue).unwrap().rejected, 1, "dropped and counted");
     assert!(bench.engine.take_dead_letter().is_none());
-    assert_eq!(bench.engine.take_spent().map(|note| note.id), Some(1));
+    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.id), Some(1));
 
     let (mut bench, consumer, got) =
         one_delivered(QueueProperties { dead_letter: true, ..Default::default() });

@@ -72,7 +72,7 @@ fn a_pending_message_taken_back_was_never_there() {
     assert!(bench.engine.drop_pending(bench.queue, place));
     bench.check();
     assert!(!bench.engine.drop_pending(bench.queue, place));
-    assert_eq!(bench.engine.take_spent().map(|note| note.id), Some(1));
+    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.id), Some(1));
     assert_eq!(bench.depth(), Depth::default());
     bench.put(note(3));
     assert_eq!(bench.ids_for(taker), [3]);
@@ -262,7 +262,7 @@ fn the_outcome_of_a_retired_delivery_happens_at_the_commit() {
     assert!(bench.engine.take_spent().is_none());
     assert!(commit_retired(&mut bench, got[0], Outcome::Accepted));
     assert!(!commit_retired(&mut bench, got[0], Outcome::Accepted));
-    assert_eq!(bench.engine.take_spent().map(|note| note.id), Some(1));
+    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.id), Some(1));
     assert!(commit_retired(&mut bench, got[1], Outcome::Rejected));
     assert_eq!(bench.engine.take_dead_letter().map(|letter| letter.message.id), Some(2));
     assert!(commit_retired(&mut bench, got[2], NOT_HERE));
@@ -395,7 +395,7 @@ fn s53_a_deleted_queue_takes_what_transactions_have_with_it() {
     let mut back = Vec::new();
     while bench.engine.run_slice(bench.now) {
         bench.check();
-        back.extend(std::iter::from_fn(|| bench.engine.take_spent()).map(|note| note.id));
+        back.extend(std::iter::from_fn(|| bench.engine.take_spent()).map(|spent| spent.message.id));
     }
     assert_eq!(back.len(), 2);
     // A queue in the same slot is another one.
