@@ -66,6 +66,8 @@ pub struct Engine<M> {
     /// Entries that are back in their places, of messages that are kept.
     pub(crate) returned: Vec<(QueueId, Place)>,
     pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
+    /// So many of them were looked at.
+    pub(crate) dead_letters_noted: usize,
     /// Queues whose producers were to wait and may go on.
     pub(crate) roomy: VecDeque<QueueId>,
     /// Consumers that were paused before the pull that was requested for them.
@@ -116,6 +118,7 @@ impl<M: Message> Engine<M> {
             spent: Vec::new(),
             returned: Vec::new(),
             dead_letters: VecDeque::new(),
+            dead_letters_noted: 0,
             roomy: VecDeque::new(),
             unpulled: VecDeque::new(),
             now: 0,
@@ -208,7 +211,27 @@ impl<M: Message> Engine<M> {
 
     /// A message that left a queue with `dead_letter` without being consumed.
     pub fn take_dead_letter(&mut self) -> Option<DeadLetter<M>> {
+        self.dead_letters_noted = self.dead_letters_noted.saturating_sub(1);
         self.dead_letters.pop_front()
+    }
+
+    /// The one that [`Self::take_dead_letter`] would take.
+    pub fn next_dead_letter(&self) -> Option<&DeadLetter<M>> {
+        self.dead_letters.front()
+    }
+
+    /// Those that have come since [`Self::note_dead_letters`], with their indices, which hold until one is taken.
+    pub fn new_dead_letters(&self) -> impl Iterator<Item = (usize, &DeadLetter<M>)> {
+        self.dead_letters.iter().enumerate().skip(self.dead_letters_noted)
+    }
+
+    /// All dead letters that there are were looked at.
+    pub fn note_dead_letters(&mut self) {
+        self.dead_letters_noted = self.dead_letters.len();
+    }
+
+    pub fn dead_letter_mut(&mut self, index: usize) -> Option<&mut DeadLetter<M>> {
+        self.dead_letters.get_mut(index)
     }
 
     /// Gives one chunk of a deleted queue back. What consumers held is a dead letter where the queue had some. False: there is

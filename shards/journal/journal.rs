@@ -12,7 +12,7 @@
 use crate::batch::{Batch, Write};
 use crate::buffer::Buffer;
 use crate::format::{self, SegmentHeader};
-use crate::limits::{BLOCK, BUFFER_KEPT, Config, SPARES_MAX};
+use crate::limits::{BLOCK, BUFFER_KEPT, Config, Identity, SPARES_MAX};
 use crate::record::{Position, Record};
 use crate::scan::SegmentReader;
 use crate::segments::{Account, Segment, Segments};
@@ -185,6 +185,16 @@ impl Journal {
         let segment = self.segments.get(position.segment)?;
         let (record, length) = format::read_record(bytes, segment.epoch, position.offset);
         record.filter(|_| length == position.length as usize)
+    }
+
+    /// Whose journal it is.
+    pub fn identity(&self) -> Identity {
+        self.config.identity
+    }
+
+    /// This start of the broker.
+    pub fn boot(&self) -> u32 {
+        self.config.boot
     }
 
     /// What was said last.

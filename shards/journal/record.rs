@@ -135,7 +135,7 @@ pub struct Returned {
 }
 
 /// A transaction's name: never used twice. `shard` is where it is decided.
-#[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionName {
     pub boot: u32,
     pub shard: u16,

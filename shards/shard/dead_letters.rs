@@ -19,11 +19,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use corelane_engine::{DeadLetter, DeadLetterReason, QueueId};
 use corelane_wire::amqp10::{ListWriter, MapWriter, Raw, Reader};
 
+use rkyv::{Archive, Deserialize, Serialize};
+
 use crate::Shard;
 use crate::dead_letter_paths::Stop;
+use crate::durability::Source;
 use crate::limits::{DEAD_LETTER_STOPS_KEPT, DEATH_PATH_MAX, TURN_DEAD_LETTERS_MAX};
 use crate::mail::PublishOutcome;
 use crate::message::Message;
@@ -34,6 +38,8 @@ pub(crate) struct DeadLetterOnItsWay {
     died_in: QueueId,
     to: Arc<str>,
     message: Message,
+    /// Where it was, if that was written.
+    source: Option<Source>,
 }
 
 /// A dead letter that could not be stored. Of one for a topic there is one for each shard on which a subscription did not take it.
@@ -46,7 +52,7 @@ pub struct LostDeadLetter {
 }
 
 /// What a message has been through.
-#[derive(Clone, Debug, Default)]
+#[derive(Archive, Serialize, Deserialize, Clone, Debug, Default)]
 pub(crate) struct Deaths {
     count: u32,
     path: Vec<Box<str>>,
@@ -55,7 +61,7 @@ pub(crate) struct Deaths {
 }
 
 /// Stops, as many of them as it takes to know a circle.
-#[derive(Clone, Debug, Default)]
+#[derive(Archive, Serialize, Deserialize, Clone, Debug, Default)]
 struct Way {
     kept: Vec<Stop>,
     length: u32,
@@ -106,6 +112,19 @@ impl Deaths {
         self.path.join(", ")
     }
 
+    /// All of it, to be written.
+    pub(crate) fn saved(&self) -> Bytes {
+        match rkyv::to_bytes::<rkyv::rancor::Error>(self) {
+            Ok(bytes) => Bytes::from_owner(bytes),
+            Err(error) => unreachable!("memory takes what is written to it: {error}"),
+        }
+    }
+
+    /// None: it says nothing, or makes no sense.
+    pub(crate) fn read(saved: &[u8]) -> Option<Self> {
+        rkyv::from_bytes::<_, rkyv::rancor::Error>(saved).ok()
+    }
+
     /// The annotations that tell of it: an encoded map.
     pub(crate) fn encode(&self, queue: &str, reason: DeadLetterReason, out: &mut Vec<u8>) {
         let mut path = Vec::new();
@@ -145,9 +164,11 @@ impl Shard {
                 self.dead_letter_waits = Some(letter);
                 return false;
             }
-            let DeadLetterOnItsWay { died_in, to, message } = letter;
+            let DeadLetterOnItsWay { died_in, to, message, source } = letter;
             let message = self.taken_out(message);
+            self.begin_departure(source);
             let outcome = self.route_internal(now, &to, Some(died_in), message);
+            self.end_departure();
             if outcome != PublishOutcome::Stored {
                 self.note_lost(now, &LostDeadLetter { died_in, to: Some((*to).into()), outcome });
             }
@@ -169,6 +190,7 @@ impl Shard {
             let why = match outcome {
                 PublishOutcome::Full => "no room there (it is full)",
                 PublishOutcome::NoRoom => "no room there (its shard is full)",
+                PublishOutcome::NoDisk => "its disk is full, or has failed",
                 PublishOutcome::Stored
                 | PublishOutcome::NoQueue
                 | PublishOutcome::NoAddress
@@ -188,12 +210,15 @@ impl Shard {
     }
 
     fn next_dead_letter(&mut self, now: u64) -> Option<DeadLetterOnItsWay> {
-        while let Some(DeadLetter { queue, message, reason, .. }) = self.engine.take_dead_letter() {
+        while !self.is_letter_unwritten()
+            && let Some(DeadLetter { queue, place, message, reason, .. }) = self.engine.take_dead_letter()
+        {
+            let source = Source::of(queue, place, &message);
             // Its story is its own, whoever shares its bytes.
             let mut message = self.alone(message);
             let Some((name, to)) = self.queues.last_will(queue) else {
                 self.counters.dead_letters_orphaned += 1;
-                self.forget(message);
+                self.discard(queue, place, message);
                 continue;
             };
             let to = Arc::clone(to);
@@ -202,7 +227,7 @@ impl Shard {
             self.memory_used = self.memory_used - counted + message.memory();
             if goes_on {
                 self.counters.dead_letters.count(reason);
-                return Some(DeadLetterOnItsWay { died_in: queue, to, message });
+                return Some(DeadLetterOnItsWay { died_in: queue, to, message, source });
             }
             self.counters.dead_letters_circling += 1;
             self.drop_warnings.warn(now, &mut self.effects, |more| {
@@ -216,7 +241,7 @@ impl Shard {
             if let Some(node) = self.queues.get_mut(queue) {
                 node.dead_letters_lost += 1;
             }
-            self.forget(message);
+            self.discard(queue, place, message);
         }
         None
     }

@@ -33,6 +33,8 @@ pub enum Effect {
     ReadSegment { number: u32, offset: u64 },
     /// The files of these segments hold nothing any more: delete them, or prepare others from them.
     FreeSegments { numbers: Vec<u32> },
+    /// Everything that was there before is there again: connections may come. Once.
+    Ready,
     /// Say this to who runs the broker.
     Warn { text: String },
     /// After [`Event::Stop`](crate::Event::Stop): the last connection is closed.

@@ -43,7 +43,7 @@ impl Failure {
 impl Vote {
     pub(crate) fn failure(self) -> Option<Failure> {
         match self {
-            Vote::Yes => None,
+            Vote::Yes { .. } => None,
             Vote::Late => Some(Failure::Late),
             Vote::QueueGone => Some(Failure::QueueGone),
         }

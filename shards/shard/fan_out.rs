@@ -151,11 +151,13 @@ impl Shard {
         if routes.is_gone || routes.elsewhere.is_empty() {
             let outcome = match &routes.here {
                 Some(routed) if !routes.is_gone => {
+                    let mark = self.said();
                     let outcome = self.fan_out_here(now, slot, link, delivery, routed, message);
                     if outcome == PublishOutcome::Stored {
                         self.count_message(slot, delivery.transaction);
                     }
-                    outcome
+                    self.answer_kept(slot, link, delivery, outcome, mark);
+                    return;
                 }
                 Some(_) | None => {
                     self.dissolve(message);
@@ -187,10 +189,18 @@ impl Shard {
             self.hand_off(now, slot, *to, handoff);
         }
         if let (Some(routed), Some(message)) = (&routes.here, message) {
+            let mark = self.said();
             let outcome = self.fan_out_here(now, slot, link, delivery, routed, message);
-            let producer = self.connections.get_mut(slot).and_then(|it| it.producer_mut(link.link));
-            if let Some(fan_out) = producer.and_then(|producer| producer.fan_outs.0.back_mut()) {
-                fan_out.outcome = fan_out.outcome.and(outcome);
+            let kept = self.said_since(mark).filter(|_| outcome == PublishOutcome::Stored);
+            let Some(connection) = self.connections.get_mut(slot) else { return };
+            let Some(producer) = connection.producer_mut(link.link) else { return };
+            let Some(fan_out) = producer.fan_outs.0.back_mut() else { return };
+            fan_out.outcome = fan_out.outcome.and(outcome);
+            if let Some(ticket) = kept {
+                // This shard is one more that has yet to answer.
+                fan_out.unanswered += 1;
+                connection.unanswered += 1;
+                self.promise_stored(ticket, link, delivery_id, settled);
             }
         }
     }

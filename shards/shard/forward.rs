@@ -6,7 +6,6 @@
 //! The queue in which a dead letter has died is told when it could not be stored: at once, or by the answer of the shard it went to.
 
 use corelane_engine::{Origin, QueueId};
-use corelane_mailbox::Lane;
 
 use crate::Shard;
 use crate::address::{Address, is_topic_name};
@@ -111,10 +110,12 @@ impl Shard {
 
     fn forward(&mut self, to: usize, message: ForwardedMessage) {
         self.counters.messages_forwarded += 1;
+        self.note_forwarded(to);
         self.peers.forward(&mut self.effects, to, message);
     }
 
     pub(crate) fn on_forward(&mut self, now: u64, from: usize, messages: Vec<ForwardedMessage>) {
+        let mark = self.said();
         let count = messages.len();
         let (mut bytes, mut lost) = (0, Vec::new());
         for ForwardedMessage { target, died_in, message } in messages {
@@ -129,7 +130,7 @@ impl Shard {
                 lost.push(LostDeadLetter { died_in, to, outcome });
             }
         }
-        self.post(from, Lane::Control, Mail::Forwarded { count, bytes, lost });
+        self.post_kept(mark, from, Mail::Forwarded { count, bytes, lost });
     }
 
     fn store_internal(&mut self, now: u64, target: &HandoffTarget, message: Message) -> PublishOutcome {

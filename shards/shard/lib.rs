@@ -22,6 +22,7 @@ mod dead_letter_paths;
 mod dead_letters;
 mod deliver;
 mod destinations;
+mod durability;
 mod effect;
 mod event;
 mod failure;
@@ -62,6 +63,7 @@ pub use destinations::{
     DestinationRule, Destinations, DispatchRule, OverflowRule, PREFETCH_INHERITED, PREFETCH_INHERITED_TOPIC,
     PrefetchRule, RedeliveryRule,
 };
+pub use durability::{Decisions, RestoreSummary};
 pub use effect::Effect;
 pub use event::{ConnectionSlot, Event, Peer, Socket};
 pub use home::home_shard;

@@ -1,5 +1,8 @@
 //! Every bound of a shard, and what happens when it is reached.
 
+/// Microseconds until a segment's file is asked for again that could not be made. Until then durable messages are refused.
+pub const SEGMENT_RETRY_US: u64 = 1_000_000;
+
 /// Deliveries in one turn. More wait for the next turn, so that received bytes and mail are never kept waiting by a backlog.
 pub const TURN_DELIVERIES_MAX: usize = 256;
 

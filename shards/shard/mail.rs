@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use corelane_engine::{Acquisition, ConsumerId, Origin, Outcome, Place, QueueId};
+use corelane_journal::TransactionName;
 use corelane_protocol::amqp10::LinkId;
 
 use crate::connection::Connection;
@@ -108,8 +109,8 @@ pub enum Mail {
     /// From a queue's home: outcomes inside a transaction were taken, `late` of them in vain.
     Retired { transaction: TransactionKey, count: u32, late: u32 },
     /// To a home with a part in a transaction, behind all work: can it commit? `settlements` are outcomes that the peer has not
-    /// settled. `alone`: no other shard has a part, so it is done at once.
-    Prepare { transaction: TransactionKey, settlements: Vec<Settlement>, alone: bool },
+    /// settled. `name`: what its part is written by; none: no other shard has one, so it is done at once.
+    Prepare { transaction: TransactionKey, settlements: Vec<Settlement>, name: Option<TransactionName> },
     /// The home's answer. It stands until the decision.
     Voted { transaction: TransactionKey, vote: Vote },
     /// To a home with a part.
@@ -250,7 +251,8 @@ pub struct TransactionKey {
 /// Whether a home can do its part of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vote {
-    Yes,
+    /// `kept`: its part is written, so the decision has to be.
+    Yes { kept: bool },
     /// A delivery was not its consumer's any more.
     Late,
     QueueGone,
@@ -290,6 +292,8 @@ pub enum PublishOutcome {
     Full,
     /// The shard is: of messages, or of queues.
     NoRoom,
+    /// It is durable, and the disk has no room for it or has failed.
+    NoDisk,
     /// Its sections could not be read.
     Malformed,
     /// It belongs to a transaction that is not open.
@@ -318,6 +322,10 @@ impl PublishOutcome {
             PublishOutcome::NoRoom => (
                 "amqp:resource-limit-exceeded",
                 "the broker has no room for the message: its memory for messages is full, or it has as many queues as it may",
+            ),
+            PublishOutcome::NoDisk => (
+                "amqp:resource-limit-exceeded",
+                "the broker cannot keep durable messages now: its disk is full, or has failed",
             ),
             PublishOutcome::Malformed => ("amqp:decode-error", "the message's sections could not be read"),
             PublishOutcome::NoTransaction => UNKNOWN_TRANSACTION,

@@ -3,8 +3,10 @@
 //! The bytes behind header and delivery annotations leave as they arrived (AMQP 1.0 §3.2: the bare message is immutable); only
 //! the header is made anew for each delivery. Fields for selectors are read from the encoding when asked for; nothing is built.
 
+use bytes::Bytes;
 use corelane_engine::selector::{self, Field, HeaderField};
 use corelane_engine::{self as engine, DeadLetterReason};
+use corelane_journal::Position;
 use corelane_wire::amqp10::{
     DecodeError, Encode, Header, Map, MapSection, MapWriter, Property, PropertyFields, Raw, Sections, Value,
 };
@@ -50,6 +52,12 @@ pub struct Message {
     pub(crate) is_answer: bool,
     /// When it is available, in microseconds; 0 before that is known, and for what is available at once.
     deliver_at: u64,
+    /// It outlives the broker, in the queue that it is in.
+    pub(crate) is_kept: bool,
+    /// Outcomes have added to its annotations.
+    pub(crate) is_annotated: bool,
+    /// Where what was written of it lies.
+    pub(crate) position: Option<Position>,
     /// Where it has died, if it is a dead letter.
     deaths: Option<Box<Deaths>>,
 }
@@ -113,6 +121,9 @@ impl Message {
             is_scheduled: parts.is_scheduled,
             is_answer: false,
             deliver_at: 0,
+            is_kept: false,
+            is_annotated: false,
+            position: None,
             deaths: None,
             body: Body::Own(bytes),
         })
@@ -254,6 +265,34 @@ impl Message {
         goes_on
     }
 
+    /// What it has been through, to be written; nothing, if it is no dead letter.
+    pub(crate) fn encoded_deaths(&self) -> Bytes {
+        self.deaths.as_ref().map(|deaths| deaths.saved()).unwrap_or_default()
+    }
+
+    /// The same, read again.
+    pub(crate) fn restore_deaths(&mut self, saved: &[u8]) {
+        self.deaths = Deaths::read(saved).map(Box::new);
+    }
+
+    /// Its message annotations, encoded as a map; nothing, if it has none.
+    pub(crate) fn annotations(&self) -> &[u8] {
+        let sections = Sections::scan(self.bytes());
+        sections.map(|sections| sections.message_annotations.value(self.bytes())).unwrap_or_default()
+    }
+
+    /// Its annotations are these.
+    pub(crate) fn restore_annotations(&mut self, annotations: Map<'_>) {
+        if let Some(annotated) = self.with_annotations(annotations, |_| false) {
+            drop(self.become_annotated(annotated));
+            self.is_annotated = true;
+        }
+    }
+
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable
+    }
+
     /// The queues that it has died in, for people.
     pub(crate) fn death_path(&self) -> String {
         self.deaths.as_ref().map(|deaths| deaths.path()).unwrap_or_default()
@@ -298,7 +337,11 @@ impl Message {
         let annotations = Sections::scan(annotated.bytes()).ok()?.message_annotations.range().len();
         let more = annotated.memory().saturating_sub(self.memory());
         let fits = annotations <= ANNOTATIONS_BYTES_MAX && more <= memory_left;
-        fits.then(|| self.become_annotated(annotated))
+        fits.then(|| {
+            let before = self.become_annotated(annotated);
+            self.is_annotated = true;
+            before
+        })
     }
 
     /// Notes who has sent it, in the message annotation `x-opt-sender`; of who has not said who it is, it says nothing.
@@ -349,6 +392,9 @@ impl Message {
         annotated.deaths = self.deaths.take();
         annotated.enqueued_at = self.enqueued_at;
         annotated.is_answer = self.is_answer;
+        annotated.is_kept = self.is_kept;
+        annotated.is_annotated = self.is_annotated;
+        annotated.position = self.position;
         std::mem::replace(self, annotated)
     }
 
@@ -399,6 +445,10 @@ fn has_key(map: Map<'_>, key: &Value<'_>) -> bool {
 impl engine::Message for Message {
     fn enqueued_at(&self) -> u64 {
         self.enqueued_at
+    }
+
+    fn is_kept(&self) -> bool {
+        self.is_kept
     }
 
     fn size(&self) -> usize {

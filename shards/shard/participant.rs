@@ -14,6 +14,7 @@
 //! - who commits has been prepared in the same event or before.
 
 use corelane_engine::{self as engine, Acquisition, Place, QueueId, Settled};
+use corelane_journal::{Position, TransactionName};
 use corelane_mailbox::Lane;
 use corelane_wire::amqp10::Map;
 use hashbrown::HashMap;
@@ -39,25 +40,43 @@ struct Participation {
     late: bool,
     /// The connection has gone, or rolls back, and so many pieces of work are to be waited for.
     ends_after: Option<u32>,
+    /// What it is to outlive the shard by, if it is.
+    kept: Option<KeptPart>,
+}
+
+/// A part that is written, so that the decision finds it after a crash too.
+#[derive(Debug, Clone, Copy)]
+struct KeptPart {
+    name: TransactionName,
+    /// Where it lies, when it is written.
+    position: Option<Position>,
+}
+
+/// The same, to be written.
+pub(crate) struct PreparedPart<'a> {
+    pub(crate) name: TransactionName,
+    pub(crate) position: Option<Position>,
+    pub(crate) posted: &'a [Posted],
+    pub(crate) retired: &'a [Retired],
 }
 
 /// A message that is visible when the transaction commits.
 #[derive(Debug)]
-struct Posted {
-    queue: QueueId,
-    place: Place,
+pub(crate) struct Posted {
+    pub(crate) queue: QueueId,
+    pub(crate) place: Place,
     /// The queue is a subscription: when it ends, it has no claim to the message.
     may_go: bool,
 }
 
 /// A delivery that is settled when the transaction commits.
 #[derive(Debug)]
-struct Retired {
-    queue: QueueId,
-    place: Place,
+pub(crate) struct Retired {
+    pub(crate) queue: QueueId,
+    pub(crate) place: Place,
     /// The queue is a subscription: when it ends, there is nothing left to settle.
     may_go: bool,
-    outcome: engine::Outcome,
+    pub(crate) outcome: engine::Outcome,
     annotations: Option<Box<[u8]>>,
     /// When the delivery was written, as statistics stamp it; none: it was sent settled.
     stamp: Option<u32>,
@@ -92,6 +111,34 @@ impl RetirementAnswers {
 impl Participations {
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// A part that is to outlive the shard.
+    pub(crate) fn prepared(&self, key: TransactionKey) -> Option<PreparedPart<'_>> {
+        let Participation { posted, retired, kept, .. } = self.by_key.get(&key)?;
+        let KeptPart { name, position } = (*kept)?;
+        Some(PreparedPart { name, position, posted, retired })
+    }
+
+    /// It is written there.
+    pub(crate) fn note_prepared(&mut self, key: TransactionKey, position: Position) {
+        if let Some(kept) = self.by_key.get_mut(&key).and_then(|part| part.kept.as_mut()) {
+            kept.position = Some(position);
+        }
+    }
+
+    /// The part that is written there.
+    pub(crate) fn prepared_at(&self, position: Position) -> Option<TransactionKey> {
+        let lies_there = |part: &Participation| part.kept.is_some_and(|kept| kept.position == Some(position));
+        self.by_key.iter().find(|(_, part)| lies_there(part)).map(|(key, _)| *key)
+    }
+
+    /// The written part that a message belongs to.
+    pub(crate) fn name_of(&self, queue: QueueId, place: Place) -> Option<TransactionName> {
+        let has = |part: &&Participation| {
+            part.kept.is_some() && part.posted.iter().any(|it| (it.queue, it.place) == (queue, place))
+        };
+        self.by_key.values().find(has).and_then(|part| part.kept).map(|kept| kept.name)
     }
 }
 
@@ -164,31 +211,52 @@ impl Shard {
         from: usize,
         key: TransactionKey,
         settlements: Vec<Settlement>,
-        alone: bool,
+        name: Option<TransactionName>,
     ) {
-        let vote = self.prepare_part(now, key, settlements, alone);
-        self.post(from, Lane::Control, Mail::Voted { transaction: key, vote });
+        let mark = self.said();
+        let vote = self.prepare_part(now, key, settlements, name);
+        self.post_kept(mark, from, Mail::Voted { transaction: key, vote });
     }
 
-    /// Prepares, and ends the transaction at once if no other shard has a part.
+    /// Prepares, and ends the transaction at once if no other shard has a part: then it needs no name.
     pub(crate) fn prepare_part(
         &mut self,
         now: u64,
         key: TransactionKey,
         settlements: Vec<Settlement>,
-        alone: bool,
+        name: Option<TransactionName>,
     ) -> Vote {
         let vote = self.prepare(now, key, settlements);
-        match vote {
-            _ if !alone => {}
-            Vote::Yes => self.commit(now, key),
-            Vote::Late | Vote::QueueGone => self.roll_back(now, key),
+        match (vote, name) {
+            (Vote::Yes { .. }, Some(name)) => return Vote::Yes { kept: self.write_part(key, name) },
+            (Vote::Yes { .. }, None) => self.commit(now, key),
+            (Vote::Late | Vote::QueueGone, None) => self.roll_back(now, key),
+            (Vote::Late | Vote::QueueGone, Some(_)) => {}
         }
         vote
     }
 
+    /// What a part does to messages that are kept is written before it is voted for. False: there is nothing of that.
+    fn write_part(&mut self, key: TransactionKey, name: TransactionName) -> bool {
+        let Some(part) = self.participations.by_key.get_mut(&key) else { return false };
+        let posted = part.posted.iter().map(|posted| (posted.queue, posted.place));
+        let retired = part.retired.iter().map(|retired| (retired.queue, retired.place));
+        let engine = &self.engine;
+        let is_kept = |(queue, place)| engine.message_at(queue, place).is_some_and(|message| message.is_kept);
+        if !posted.chain(retired).any(is_kept) {
+            return false;
+        }
+        part.kept = Some(KeptPart { name, position: None });
+        let queues: Vec<QueueId> = part.posted.iter().map(|posted| posted.queue).collect();
+        for queue in queues {
+            self.define(queue);
+        }
+        self.say_prepared(key);
+        true
+    }
+
     /// Can all of it be done? `settlements` are outcomes that the peer has named without settling: their deliveries are still their
-    /// consumers', and are taken from them now. What is to outlive this shard would be written here.
+    /// consumers', and are taken from them now.
     fn prepare(&mut self, now: u64, key: TransactionKey, settlements: Vec<Settlement>) -> Vote {
         let part = self.participations.by_key.entry(key).or_default();
         if part.late {
@@ -214,11 +282,12 @@ impl Shard {
                 self.participations.by_key.entry(key).or_default().retired.push(retired);
             }
         }
-        Vote::Yes
+        Vote::Yes { kept: false }
     }
 
     pub(crate) fn on_decide(&mut self, now: u64, from: usize, decision: Decision) {
         let Decision { transaction: key, commit, work, answer } = decision;
+        let mark = self.said();
         if commit {
             self.commit(now, key);
         } else {
@@ -231,13 +300,15 @@ impl Shard {
             self.roll_back(now, key);
         }
         if answer {
-            self.post(from, Lane::Control, Mail::Decided { transaction: key });
+            self.post_kept(mark, from, Mail::Decided { transaction: key });
         }
     }
 
     /// All of it happens now.
     pub(crate) fn commit(&mut self, now: u64, key: TransactionKey) {
         let Some(part) = self.participations.by_key.remove(&key) else { return };
+        self.begin_group();
+        self.say_part_done(&part, true);
         for retired in part.retired {
             let Retired { queue, place, outcome, annotations, stamp, .. } = retired;
             // Of a subscription that has ended there is nothing to be counted any more.
@@ -255,13 +326,33 @@ impl Shard {
             self.engine.commit_retired(now, queue, place, outcome);
         }
         for Posted { queue, place, .. } in part.posted {
+            let message = self.engine.message_at(queue, place);
+            if message.is_some_and(|message| message.is_kept && message.position.is_none()) {
+                self.keep_message(queue, place);
+                self.note_replaced();
+            }
             self.engine.commit_pending(now, queue, place);
         }
+        self.end_group();
+    }
+
+    /// What was prepared and written is done.
+    fn say_part_done(&mut self, part: &Participation, committed: bool) {
+        let Some(KeptPart { name, position: Some(position) }) = part.kept else { return };
+        let posted = part.posted.iter().filter_map(|posted| {
+            self.engine.message_at(posted.queue, posted.place)?.position.map(|position| position.segment)
+        });
+        let mut segments: Vec<u32> = posted.chain([position.segment]).collect();
+        segments.sort_unstable();
+        segments.dedup();
+        self.say_done(name, committed, position, segments);
     }
 
     /// Nothing of it has happened.
     pub(crate) fn roll_back(&mut self, now: u64, key: TransactionKey) {
         let Some(part) = self.participations.by_key.remove(&key) else { return };
+        self.begin_group();
+        self.say_part_done(&part, false);
         for retired in part.retired {
             let Retired { queue, place, if_rolled_back, .. } = retired;
             match if_rolled_back {
@@ -276,5 +367,6 @@ impl Shard {
         for Posted { queue, place, .. } in part.posted {
             self.engine.drop_pending(queue, place);
         }
+        self.end_group();
     }
 }

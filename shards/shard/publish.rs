@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use corelane_engine::{EnqueueRefusal, Origin, Overflow, Publication, QueueId};
-use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::limits::SPARE_BUFFER_SIZE_MAX;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, Payload};
 use corelane_wire::amqp10::{DeliveryState, Error, Outcome};
@@ -110,13 +109,14 @@ impl Shard {
                 let producer = Some(ProducerAt { shard: self.index, link: link_ref });
                 let origin = Origin(id.0);
                 let arrival = Arrival { message, origin, user, producer, transaction, expiration_us: None };
+                let mark = self.said();
                 let outcome = self.store(now, at.queue, arrival);
                 if let Some(key) = transaction {
                     self.note_work(now, slot, key.number, at.shard);
                     self.work_arrived(now, key);
                 }
                 self.count_message(slot, delivery.transaction.filter(|_| outcome == PublishOutcome::Stored));
-                self.answer(slot, delivery, outcome);
+                self.answer_kept(slot, link_ref, delivery, outcome, mark);
                 return;
             }
             Destination::Management => {
@@ -267,6 +267,14 @@ impl Shard {
             return PublishOutcome::NoRoom;
         }
         message.enqueued_at = now;
+        // What it was in another queue does not count in this one.
+        message.is_kept = self.is_to_keep(queue, &message);
+        (message.position, message.is_annotated) = (None, false);
+        let is_kept = message.is_kept;
+        if is_kept && self.takes_nothing() {
+            self.forget(message);
+            return PublishOutcome::NoDisk;
+        }
         let size = message.bytes().len();
         let priority = message.priority();
         let expires_at = match expiration_us {
@@ -276,6 +284,7 @@ impl Shard {
         };
         let held_until = message.schedule(now);
         let pending = transaction.is_some();
+        let replaces = last_value.is_some();
         let publication = Publication {
             priority,
             expires_at,
@@ -288,6 +297,12 @@ impl Shard {
         match self.engine.enqueue(now, queue, publication) {
             Ok(place) => {
                 self.statistics.note_in(queue, size);
+                if is_kept && !pending {
+                    self.keep_message(queue, place);
+                }
+                if replaces {
+                    self.note_replaced();
+                }
                 if let Some(key) = transaction {
                     let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
                     self.note_posted(key, queue, place, may_go);
@@ -313,6 +328,7 @@ impl Shard {
 
     /// Messages from another shard arrive at their queues' home.
     pub(crate) fn on_handoff(&mut self, now: u64, from: usize, mut handoff: Handoff) {
+        let mark = self.said();
         let Handoff { messages, answers } = &mut handoff;
         debug_assert!(answers.is_empty());
         let mut coming = messages.drain(..);
@@ -352,7 +368,7 @@ impl Shard {
         if !rest.is_empty() {
             self.turn.put_back(from, Handoff { messages: rest, answers: Vec::new() });
         }
-        self.post(from, Lane::Control, Mail::Stored(handoff));
+        self.post_kept(mark, from, Mail::Stored(handoff));
     }
 
     /// Puts a message into the queue of this name, made if it does not exist.
@@ -403,6 +419,17 @@ impl Shard {
         }
     }
 
+    /// What producers here have sent to queues of this shard is synced.
+    pub(crate) fn on_kept(&mut self, stored: &Stored) {
+        let Stored { link, first, last, .. } = *stored;
+        let Some(slot) = self.slot_of(link.connection) else { return };
+        for n in 0..=last.wrapping_sub(first) {
+            self.on_handoff_answered(slot, stored, first.wrapping_add(n));
+        }
+        self.end_deleted_producer(slot, link.link);
+        self.release_detached(slot, link.link);
+    }
+
     fn on_handoff_answered(&mut self, slot: ConnectionSlot, stored: &Stored, delivery_id: u32) {
         let Stored { link, settled, outcome, transaction, .. } = *stored;
         let Some(connection) = self.connections.get_mut(slot) else { return };
@@ -446,6 +473,7 @@ impl Shard {
                 | PublishOutcome::NoAddress
                 | PublishOutcome::Full
                 | PublishOutcome::NoRoom
+                | PublishOutcome::NoDisk
                 | PublishOutcome::Malformed
                 | PublishOutcome::NoTransaction
                 | PublishOutcome::TransactionTimedOut

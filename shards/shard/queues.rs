@@ -24,6 +24,7 @@ use crate::attach_topic::SUBSCRIPTIONS;
 use crate::connection::QueueAt;
 use crate::contradictions::contradictions_of;
 use crate::deliver::Owner;
+use crate::durability::Kept;
 use crate::destinations::{Destination, DestinationRule, Destinations};
 use crate::limits::{QUEUES_MAX, TURN_QUEUES_EXPIRED_MAX, TURN_QUEUES_REVIEWED_MAX};
 use crate::mail::{Ending, Mail, Refusal};
@@ -58,6 +59,8 @@ pub(crate) struct QueueNode {
     pub(crate) unused_since: u64,
     /// What it has subscribed to, if it is a subscription.
     pub(crate) subscription: Option<Box<Subscription>>,
+    /// What the journal knows it by, if it does.
+    pub(crate) kept: Option<Box<Kept>>,
     /// When its idle time is looked at, if it is.
     idle_watched: Option<u64>,
 }
@@ -270,6 +273,7 @@ impl Shard {
             had_consumer: false,
             unused_since: now,
             subscription,
+            kept: None,
             idle_watched: None,
         };
         node.set_overrides(overrides);
@@ -449,6 +453,7 @@ impl Shard {
     pub(crate) fn delete_queue(&mut self, now: u64, queue: QueueId) {
         let mut subscription = None;
         if let Some(node) = self.queues.remove(queue) {
+            self.undefine(&node);
             self.dismiss_producers(queue, node.producers);
             subscription = node.subscription;
         }

@@ -23,6 +23,7 @@ use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::dead_letters::DeadLetterOnItsWay;
 use crate::destinations::Destinations;
+use crate::durability::Durability;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::failure::Failure;
@@ -144,6 +145,8 @@ pub struct Shard {
     pub(crate) transaction_warnings: Warnings,
     /// Of queues that keep what rules change.
     pub(crate) kept_warnings: Warnings,
+    pub(crate) durability: Option<Box<Durability>>,
+    ready_said: bool,
     stopping: bool,
     stopped: bool,
     /// Keeps the shard on its thread.
@@ -222,6 +225,8 @@ impl Shard {
             contradiction_warnings: Warnings::new(CONTRADICTION_WARNINGS_MAX),
             transaction_warnings: Warnings::new(TRANSACTION_WARNINGS_MAX),
             kept_warnings: Warnings::new(KEPT_WARNINGS_MAX),
+            durability: None,
+            ready_said: false,
             stopping: false,
             stopped: false,
             not_send: PhantomData,
@@ -236,6 +241,10 @@ impl Shard {
             Event::Flushed { connection, buffer } => self.on_flushed(now, connection, buffer),
             Event::Lost { connection } => self.close(now, connection),
             Event::Mail { from, mail } => self.on_mail(now, from, mail),
+            Event::Written { write, result } => self.on_written(write, result),
+            Event::SegmentPrepared { number, epoch } => self.on_segment_prepared(number, epoch),
+            Event::SegmentRefused { number: _, reason } => self.on_segment_refused(now, reason),
+            Event::SegmentRead { number, offset, result } => self.on_segment_read(number, offset, result),
             Event::Stop => self.on_stop(now),
         }
     }
@@ -250,17 +259,20 @@ impl Shard {
         more_work |= self.release_producers();
         more_work |= self.run_management(now);
         more_work |= self.run_deliveries(now);
+        more_work |= self.run_journal(now);
         self.answer_unpulled(now);
         self.lend_all(now);
         self.finish_touched(now);
         self.peers.post_batches(&mut self.effects);
         self.try_moves();
-        while let Some(message) = self.engine.take_spent() {
-            self.forget(message);
+        more_work |= self.say_what_left();
+        if !self.ready_said && self.is_restored() {
+            self.ready_said = true;
+            self.effects.push(Effect::Ready);
         }
         if self.stopping && self.connections.is_empty() && !self.stopped {
             self.stopped = true;
-            self.effects.push(Effect::Stopped);
+            more_work |= self.stop_journal(now);
         }
         more_work |= !self.turn.is_empty();
         Turn { more_work, next_deadline: self.next_deadline() }
@@ -456,7 +468,8 @@ impl Shard {
         let idle = self.queues.next_deadline();
         let questions = self.management.next_deadline();
         let transactions = self.transaction_deadlines.first().map(|(deadline, _)| *deadline);
-        [connections, targets, waits, idle, questions, transactions, self.engine.next_deadline()]
+        let segment = self.next_segment_deadline();
+        [connections, targets, waits, idle, questions, transactions, segment, self.engine.next_deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -523,6 +536,7 @@ impl Shard {
             Mail::Forward(messages) => self.on_forward(now, from, messages),
             Mail::Forwarded { count, bytes, lost } => {
                 self.peers.forwards_answered(from, count, bytes);
+                self.forwards_kept(from, count);
                 for letter in lost {
                     self.note_lost(now, &letter);
                 }
@@ -532,12 +546,12 @@ impl Shard {
                 let failure = (late > 0).then_some(Failure::Late);
                 self.work_answered(now, from, transaction, count, failure);
             }
-            Mail::Prepare { transaction, settlements, alone } => {
-                self.on_prepare(now, from, transaction, settlements, alone);
+            Mail::Prepare { transaction, settlements, name } => {
+                self.on_prepare(now, from, transaction, settlements, name);
             }
             Mail::Voted { transaction, vote } => self.on_voted(now, from, transaction, vote),
             Mail::Decide(decision) => self.on_decide(now, from, decision),
-            Mail::Decided { transaction } => self.on_decided(now, transaction),
+            Mail::Decided { transaction } => self.on_part_done(now, transaction),
             Mail::Query(query) => self.on_query(now, from, *query),
             Mail::MoveEnded { request, queue } => self.on_move_ended((from, request), &queue),
             Mail::Answered(answered) => self.on_answered(now, from, *answered),

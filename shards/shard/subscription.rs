@@ -80,6 +80,13 @@ pub(crate) struct Claim {
 }
 
 impl Subscription {
+    /// One that was there before; the reason if it cannot be any more.
+    pub(crate) fn restored(terms: Terms) -> Result<Self, String> {
+        let filter = terms.selector.as_deref().map(Filter::parse).transpose();
+        let filter = filter.map_err(|error| error.to_string())?;
+        Ok(Subscription { terms, filter, is_known: false, claims: Vec::new() })
+    }
+
     /// `work` rises by the nodes that are evaluated.
     fn wants(&self, publisher: Publisher, message: &Message, work: &mut u64) -> bool {
         let is_local = match self.terms.no_local {
@@ -141,15 +148,20 @@ impl Shard {
                 } else {
                     subscription.claims.push(claim);
                     if made {
-                        let change =
-                            self.binding_of(queue).map(|(pattern, queue)| Change::Bind { pattern, queue });
-                        if let Some(change) = change {
-                            self.propose(now, change, Some(Then::Subscribed(queue)));
-                        }
+                        let mark = self.said();
+                        self.define(queue);
+                        self.bind_kept(now, mark, queue);
                     }
                 }
             }
             Err(refusal) => self.refuse_claim(now, &claim, refusal),
+        }
+    }
+
+    /// Lets topics lead to a subscription.
+    pub(crate) fn bind_topics(&mut self, now: u64, queue: QueueId) {
+        if let Some((pattern, at)) = self.binding_of(queue) {
+            self.propose(now, Change::Bind { pattern, queue: at }, Some(Then::Subscribed(queue)));
         }
     }
 
@@ -190,6 +202,7 @@ impl Shard {
 
     /// All shards know of the subscription's binding, or it was refused.
     pub(crate) fn on_subscribed(&mut self, now: u64, queue: QueueId, result: Result<(), Refusal>) {
+        self.note_bound(queue);
         // Its end may have come first.
         let Some(subscription) = self.subscription_mut(queue) else { return };
         let claims = std::mem::take(&mut subscription.claims);

@@ -26,6 +26,7 @@
 use std::collections::VecDeque;
 
 use corelane_engine::{Acquisition, ConsumerId, Outcome, Place};
+use corelane_journal::TransactionName;
 use corelane_protocol::amqp10::{LinkId, TransactionId};
 use corelane_wire::amqp10::Map;
 use hashbrown::HashMap;
@@ -33,6 +34,7 @@ use hashbrown::HashMap;
 use crate::Shard;
 use crate::connection::Connection;
 use crate::event::ConnectionSlot;
+use crate::durability::next_name;
 use crate::failure::Failure;
 use crate::limits::{
     TRANSACTION_ACQUIRED_MAX, TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_WORK_MAX, TRANSACTIONS_MAX,
@@ -105,6 +107,8 @@ pub(crate) struct Transaction {
     annotation_bytes: usize,
     pub(crate) failure: Option<Failure>,
     phase: Phase,
+    /// What it is written by, if several shards have a part.
+    name: Option<TransactionName>,
     /// In `noted` and `acquired`, unless they have left these.
     pub(crate) noted: Vec<DeliveryKey>,
     pub(crate) acquired: Vec<DeliveryKey>,
@@ -195,6 +199,7 @@ impl Transactions {
             annotation_bytes: 0,
             failure: None,
             phase: Phase::Open,
+            name: None,
             noted: Vec::new(),
             acquired: Vec::new(),
             acquired_count: 0,
@@ -677,6 +682,8 @@ impl Shard {
             return;
         }
         let alone = transaction.parts.len() == 1;
+        let name = (!alone).then(|| next_name(&mut self.durability, self.index));
+        transaction.name = name;
         transaction.phase = Phase::Preparing { discharge, alone };
         let shards: Vec<usize> = transaction.parts.iter().map(|part| part.shard).collect();
         let mut by_shard: Vec<Vec<Settlement>> = shards.iter().map(|_| Vec::new()).collect();
@@ -687,10 +694,11 @@ impl Shard {
         }
         for (shard, settlements) in shards.into_iter().zip(by_shard) {
             if shard == self.index {
-                let vote = self.prepare_part(now, key, settlements, alone);
-                self.on_voted(now, shard, key, vote);
+                let mark = self.said();
+                let vote = self.prepare_part(now, key, settlements, name);
+                self.vote_kept(now, mark, key, vote);
             } else {
-                let mail = Mail::Prepare { transaction: key, settlements, alone };
+                let mail = Mail::Prepare { transaction: key, settlements, name };
                 self.peers.control(&mut self.effects, shard, mail);
             }
         }
@@ -709,7 +717,7 @@ impl Shard {
         let unable = transaction.parts.iter().find_map(|part| part.vote.and_then(Vote::failure));
         transaction.failure = transaction.failure.or(unable);
         if alone {
-            let committed = vote == Vote::Yes;
+            let committed = matches!(vote, Vote::Yes { .. });
             transaction.phase = Phase::Deciding { discharge, committed, undone: 0 };
             self.count_decided(committed);
             self.conclude_deliveries(now, slot, key.number, committed);
@@ -730,7 +738,7 @@ impl Shard {
         *counter += 1;
     }
 
-    /// The decision. What is to outlive this shard would be written here, before anyone is told.
+    /// The decision. Where a part of it is written, so is a commit, before anyone is told.
     fn decide(
         &mut self,
         now: u64,
@@ -742,6 +750,13 @@ impl Shard {
         let transaction = self.transactions(slot).and_then(|transactions| transactions.find(key.number));
         let Some(transaction) = transaction else { return };
         let parts: Vec<(usize, u32)> = transaction.parts.iter().map(|part| (part.shard, part.sent)).collect();
+        let is_kept = transaction.parts.iter().any(|part| part.vote == Some(Vote::Yes { kept: true }));
+        if let Some(name) = transaction.name.filter(|_| commit && is_kept) {
+            transaction.phase = Phase::Deciding { discharge, committed: true, undone: parts.len() as u32 };
+            self.count_decided(true);
+            self.keep_decision(key, name, parts);
+            return;
+        }
         self.count_decided(commit);
         let here = self.index;
         let undone = parts.iter().filter(|(shard, _)| *shard != here).count() as u32;
@@ -762,6 +777,29 @@ impl Shard {
         if undone == 0 {
             self.finish_transaction(now, slot, key.number);
         }
+    }
+
+    /// The decision to commit is written: whatever happens now, it holds.
+    pub(crate) fn on_decision_kept(&mut self, now: u64, key: TransactionKey, parts: &[(usize, u32)]) {
+        for &(shard, work) in parts {
+            if shard == self.index {
+                let mark = self.said();
+                self.commit(now, key);
+                self.done_kept(now, mark, key);
+            } else {
+                let decision = Decision { transaction: key, commit: true, work, answer: true };
+                self.peers.control(&mut self.effects, shard, Mail::Decide(decision));
+            }
+        }
+        if let Some(slot) = self.slot_of(key.connection) {
+            self.conclude_deliveries(now, slot, key.number, true);
+        }
+    }
+
+    /// A shard has done its part of what was decided, and written that.
+    pub(crate) fn on_part_done(&mut self, now: u64, key: TransactionKey) {
+        self.note_part_done(key);
+        self.on_decided(now, key);
     }
 
     /// A shard has done what was decided.

@@ -129,7 +129,8 @@ impl Shard {
             }
             match removes.then(|| self.engine.remove(now, queue, place)) {
                 Some(Some(message)) => {
-                    self.forget(message);
+                    self.discard(queue, place, message);
+                    self.note_replaced();
                     swept.count += 1;
                 }
                 Some(None) => {}
@@ -226,7 +227,7 @@ impl Shard {
         let mut count = 0;
         for place in places {
             if let Some(message) = self.engine.remove(now, queue, *place) {
-                self.forget(message);
+                self.discard(queue, *place, message);
                 count += 1;
             }
         }

@@ -48,7 +48,9 @@ use crate::mail::{Answered, LinkRef, Mail, PublishOutcome, Query};
 use crate::message::Message;
 use crate::publish::{Delivery, renew_credit};
 use plan::{Layout, Plan, Step};
+pub(crate) use data::Data;
 pub(crate) use question::{Answer, Question};
+pub(crate) use queues::{decode_overrides, overrides};
 use reply::Reply;
 use request::Envelope;
 pub(crate) use request::connection_name;
@@ -235,7 +237,7 @@ impl Shard {
         }
     }
 
-    fn take_answer(&mut self, now: u64, number: u64, answer: Answer) {
+    pub(crate) fn take_answer(&mut self, now: u64, number: u64, answer: Answer) {
         let Some(mut request) = self.management.requests.remove(&number) else { return };
         let nobody_waits = request.is_answered || self.connections.slot_of(request.link.connection).is_none();
         if nobody_waits && !request.plan.is_halfway() {
@@ -252,8 +254,9 @@ impl Shard {
     pub(crate) fn run_management(&mut self, now: u64) -> bool {
         for _ in 0..QUESTIONS_PER_TURN_MAX {
             let Some((number, question)) = self.management.ready.pop_front() else { break };
+            let mark = self.said();
             let answer = self.answer_question(now, (self.index, number), question);
-            self.take_answer(now, number, answer);
+            self.take_answer_kept(now, mark, number, answer);
         }
         !self.management.ready.is_empty()
     }

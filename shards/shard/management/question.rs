@@ -13,7 +13,6 @@ use crate::Shard;
 use crate::dead_letter_paths::Stop;
 use crate::mail::{Answered, ConnectionId, LinkRef, Mail, Query};
 use crate::message::Message;
-use corelane_mailbox::Lane;
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,8 +264,9 @@ impl Shard {
 
     pub(crate) fn on_query(&mut self, now: u64, from: usize, query: Query) {
         let Query { request, number, question } = query;
+        let mark = self.said();
         let answer = self.answer_question(now, (from, request), question);
-        self.post(from, Lane::Control, Mail::Answered(Box::new(Answered { request, number, answer })));
+        self.post_kept(mark, from, Mail::Answered(Box::new(Answered { request, number, answer })));
     }
 
     /// Answers what this shard is asked, by another one or by itself.

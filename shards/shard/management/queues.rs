@@ -207,10 +207,14 @@ impl Shard {
                     node.set_overrides(overrides);
                 }
                 self.apply_properties(now, queue);
+                self.redefine(queue);
                 Ok(self.describe_queue(now, Status::Ok, queue))
             }
             (None, overrides) => match self.declare_queue(now, name, QueueKind::Queue, overrides) {
-                Ok(queue) => Ok(self.describe_queue(now, Status::Created, queue)),
+                Ok(queue) => {
+                    self.define(queue);
+                    Ok(self.describe_queue(now, Status::Created, queue))
+                }
                 Err(_) => {
                     let why = format!("shard {} has no room for another queue", self.index);
                     Err(Fault { status: Status::Unavailable, why })
@@ -274,6 +278,20 @@ impl Shard {
         self.delete_queue(now, queue);
         Answer::Said { status: Status::NoContent, body: Data::Map(Pairs::new()) }
     }
+}
+
+/// What was said of a queue alone, from the map that it was encoded as.
+pub(crate) fn decode_overrides(bytes: &[u8]) -> Result<DestinationRule, String> {
+    if bytes.is_empty() {
+        return Ok(DestinationRule::default());
+    }
+    let map = corelane_wire::amqp10::Map::decode(bytes).map_err(|error| error.to_string())?;
+    let mut properties = Vec::new();
+    for pair in map {
+        let (name, value) = pair.map_err(|error| error.to_string())?;
+        properties.push((name.as_str().unwrap_or_default().into(), Data::encoded(&value)));
+    }
+    with_properties(None, &properties).map_err(|fault| fault.why)
 }
 
 /// A rule with properties of a request; null takes back what was said before.

@@ -1,0 +1,129 @@
+//! What of a segment that is mostly dead is still needed?
+//!
+//! The segment is read piece by piece, and what still holds is said again, as it is now; then its file is free. One piece is on its
+//! way, or one piece's records in the line, at a time: what else is said is never behind more than that.
+
+use corelane_engine::{Engine, Place};
+use corelane_journal::{Position, Record, SegmentReader};
+
+use super::{Durability, Said};
+use crate::Shard;
+use crate::effect::Effect;
+use crate::message::Message;
+use crate::participant::Participations;
+use crate::queues::Queues;
+
+/// A segment that is being cleaned.
+pub(super) struct Cleaning {
+    segment: u32,
+    reader: SegmentReader,
+    offset: u64,
+    /// A piece is being read.
+    reads: bool,
+    /// Everything has been said.
+    ended: bool,
+}
+
+impl Shard {
+    /// Goes on with cleaning, if there is something to clean and nothing of it is on its way.
+    pub(super) fn clean_journal(&mut self) {
+        let Shard { durability: Some(durability), effects, .. } = self else { return };
+        if durability.restoring.is_some() || durability.journal.is_failed() {
+            return;
+        }
+        if durability.cleaning.is_none() {
+            let Some(segment) = durability.journal.next_to_clean() else { return };
+            let Some(reader) = durability.journal.reader(segment) else { return };
+            durability.cleaning = Some(Cleaning { segment, reader, offset: 0, reads: false, ended: false });
+        }
+        let is_said = durability.line.is_empty();
+        let Some(cleaning) = &mut durability.cleaning else { return };
+        if cleaning.ended && is_said {
+            durability.cleaning = None;
+        } else if !cleaning.ended && !cleaning.reads && is_said {
+            cleaning.reads = true;
+            effects.push(Effect::ReadSegment { number: cleaning.segment, offset: cleaning.offset });
+        }
+    }
+
+    /// A piece of the segment was read; `None`: that failed, so it stays as it is.
+    pub(crate) fn on_segment_read(&mut self, number: u32, offset: u64, result: Result<&[u8], String>) {
+        let Shard { durability: Some(durability), engine, queues, participations, effects, .. } = self else { return };
+        let Some(mut cleaning) = durability.cleaning.take_if(|cleaning| cleaning.segment == number) else {
+            return;
+        };
+        cleaning.reads = false;
+        let bytes = match result {
+            Ok(bytes) => bytes,
+            Err(reason) => {
+                cleaning.ended = true;
+                durability.cleaning = Some(cleaning);
+                let text = format!("segment {number} of the journal cannot be read, so it cannot be cleaned: {reason}");
+                effects.push(Effect::Warn { text });
+                return;
+            }
+        };
+        debug_assert_eq!(cleaning.offset, offset);
+        cleaning.offset += bytes.len() as u64;
+        let mut each = |position: Position, record: Record<'_>| {
+            if let Some(again) = durability.again(engine, queues, participations, position, record) {
+                durability.say(again);
+            }
+        };
+        let fed = cleaning.reader.feed(bytes, &mut each);
+        let ends = bytes.is_empty() || !matches!(fed, Ok(corelane_journal::Feed::More));
+        if ends {
+            let end = cleaning.reader.finish(&mut each);
+            cleaning.ended = true;
+            // What cannot be read stays where somebody may look for it.
+            if fed.is_ok() && end.is_ok_and(|end| end.damage.is_empty()) {
+                durability.say(Said::Cleaned { segment: number });
+            }
+        }
+        durability.cleaning = Some(cleaning);
+    }
+}
+
+impl Durability {
+    /// What is to be said of a record that lies in the segment, if it still holds.
+    fn again(
+        &self,
+        engine: &Engine<Message>,
+        queues: &Queues,
+        participations: &Participations,
+        position: Position,
+        record: Record<'_>,
+    ) -> Option<Said> {
+        match record {
+            Record::Message(message, payload) => {
+                if let Some(key) = self.leaving.at(position) {
+                    let (message, payload) = (Box::new(message), payload.to_vec());
+                    return Some(Said::DepartureAgain { key, message, payload });
+                }
+                let queue = *self.by_uid.get(&message.uid)?;
+                let place = Place(message.place);
+                let there = engine.message_at(queue, place).and_then(|message| message.position);
+                (there == Some(position)).then_some(Said::MessageAgain { queue, place })
+            }
+            Record::Queue(record) => {
+                let queue = *self.by_uid.get(&record.uid)?;
+                let definition = queues.get(queue)?.kept.as_ref()?.definition;
+                (definition == Some(position)).then_some(Said::Queue { queue })
+            }
+            Record::Prepared(_) => {
+                let transaction = participations.prepared_at(position)?;
+                Some(Said::PreparedAgain { transaction })
+            }
+            Record::Decided(record) => {
+                let (name, participants) = (record.transaction, record.participants);
+                let is_there = self.decided.get(&name) == Some(&position);
+                is_there.then_some(Said::DecidedAgain { name, participants })
+            }
+            Record::Removed(record) => Some(Said::Carried(Box::new(Record::Removed(record)))),
+            Record::Returned(record) => Some(Said::Carried(Box::new(Record::Returned(record)))),
+            Record::QueueDeleted(record) => Some(Said::Carried(Box::new(Record::QueueDeleted(record)))),
+            Record::Done(record) => Some(Said::Carried(Box::new(Record::Done(record)))),
+            Record::Started(_) | Record::Stopped(_) | Record::Manifest(_) => None,
+        }
+    }
+}

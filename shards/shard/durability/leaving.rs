@@ -1,0 +1,127 @@
+//! What of a message that leaves its queue for another one, and when is it gone where it was?
+//!
+//! When it is kept where it goes. On this shard both are said in one group. On other shards it is when all of them have answered, which
+//! they do when they have synced it: until then its record stays, so that after a crash it is there once more at the most, and never
+//! nowhere.
+
+use std::collections::VecDeque;
+
+use corelane_engine::{Place, QueueId};
+use corelane_journal::Position;
+use slab::Slab;
+
+use super::Durability;
+use crate::Shard;
+use crate::message::Message;
+
+/// Where a message was, and where what was written of it lies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    pub(super) queue: QueueId,
+    pub(super) place: Place,
+    pub(super) position: Position,
+}
+
+impl Source {
+    /// None: nothing was written of it.
+    pub(crate) fn of(queue: QueueId, place: Place, message: &Message) -> Option<Source> {
+        message.position.map(|position| Source { queue, place, position })
+    }
+}
+
+/// Messages on their way to other shards.
+#[derive(Default)]
+pub(super) struct Leaving {
+    departures: Slab<Departure>,
+    /// For each shard what it has yet to answer, in order; none: nothing was written of it here.
+    awaited: Vec<VecDeque<Option<usize>>>,
+    /// The one that is being sent.
+    in_hand: Option<usize>,
+}
+
+pub(super) struct Departure {
+    pub(super) source: Source,
+    /// Shards that have yet to answer.
+    unanswered: u32,
+}
+
+impl Leaving {
+    pub(super) fn new(shards: usize) -> Self {
+        Leaving { awaited: (0..shards).map(|_| VecDeque::new()).collect(), ..Leaving::default() }
+    }
+
+    /// The departure whose record lies there.
+    pub(super) fn at(&self, position: Position) -> Option<usize> {
+        self.departures.iter().find(|(_, departure)| departure.source.position == position).map(|(key, _)| key)
+    }
+
+    pub(super) fn get(&self, key: usize) -> Option<&Departure> {
+        self.departures.get(key)
+    }
+
+    /// What is written of it lies elsewhere now.
+    pub(super) fn moved(&mut self, key: usize, position: Position) {
+        if let Some(departure) = self.departures.get_mut(key) {
+            departure.source.position = position;
+        }
+    }
+}
+
+impl Durability {
+    /// A message goes to another shard.
+    pub(crate) fn note_forwarded(&mut self, to: usize) {
+        let Leaving { departures, awaited, in_hand } = &mut self.leaving;
+        if let Some(departure) = in_hand.and_then(|key| departures.get_mut(key)) {
+            departure.unanswered += 1;
+        }
+        awaited[to].push_back(*in_hand);
+    }
+}
+
+impl Shard {
+    /// What is forwarded and stored until [`Self::end_departure`] is the message that was there.
+    pub(crate) fn begin_departure(&mut self, source: Option<Source>) {
+        let Some(source) = source else { return };
+        self.begin_group();
+        if let Some(durability) = &mut self.durability {
+            let departure = Departure { source, unanswered: 0 };
+            durability.leaving.in_hand = Some(durability.leaving.departures.insert(departure));
+        }
+    }
+
+    pub(crate) fn end_departure(&mut self) {
+        let Some(durability) = &mut self.durability else { return };
+        let Some(key) = durability.leaving.in_hand.take() else { return };
+        self.end_if_gone(key);
+        self.end_group();
+    }
+
+    /// Another shard has stored so many of the messages that went there.
+    pub(crate) fn forwards_kept(&mut self, from: usize, count: usize) {
+        for _ in 0..count {
+            let Some(durability) = &mut self.durability else { return };
+            let Leaving { departures, awaited, .. } = &mut durability.leaving;
+            let Some(Some(key)) = awaited[from].pop_front() else { continue };
+            if let Some(departure) = departures.get_mut(key) {
+                departure.unanswered -= 1;
+            }
+            self.end_if_gone(key);
+        }
+    }
+
+    fn end_if_gone(&mut self, key: usize) {
+        let Some(durability) = &mut self.durability else { return };
+        let departures = &mut durability.leaving.departures;
+        if departures.get(key).is_some_and(|departure| departure.unanswered == 0) {
+            let Source { queue, place, position } = departures.remove(key).source;
+            self.say_removed(queue, place, position);
+        }
+    }
+
+    /// Whether the next dead letter is one that has yet to be written where it was.
+    pub(crate) fn is_letter_unwritten(&self) -> bool {
+        let unwritten = |message: &Message| message.is_kept && message.position.is_none();
+        self.durability.is_some() && self.engine.next_dead_letter().is_some_and(|letter| unwritten(&letter.message))
+    }
+}
+

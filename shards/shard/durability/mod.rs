@@ -1,0 +1,343 @@
+//! How does a shard keep what it was told to keep?
+//!
+//! Whatever has to outlive the shard is *said*: a message that is durable and has its place in a durable queue, an entry that is gone or
+//! came back, a queue's definition, the steps of a transaction. What was said waits in one line, names entries instead of holding
+//! them, and is encoded when the journal's next batch begins; so a message that was settled by then is never written. A *promise*
+//! (the answer to a producer, to another shard, to a coordinator) waits for the ticket of what was said before it, and is
+//! kept when the batches up to that are synced.
+//!
+//! ```text
+//!   store, settle, commit … ──say──→ line ──write_batch──→ Effect::Write ··· Event::Written ──→ promises, in order
+//! ```
+//!
+//! Invariants:
+//! - what is said is written in the order in which it was said, and what stands in one group is written in one batch;
+//! - a message has a position ⟺ a batch with its record has begun;
+//! - a message that is kept and leaves its queue for another stays where it is until it has a position;
+//! - a promise is kept after everything that was said before it is synced, and never after a write has failed.
+//!
+//! Left out: how records lie on the disk (`corelane-journal`), files (the driver).
+
+mod batch;
+mod cleaning;
+mod definition;
+mod leaving;
+mod promise;
+mod restore;
+mod transactions;
+
+use std::collections::VecDeque;
+
+use corelane_engine::{Place, QueueId};
+use corelane_journal::{Journal, Position, Record, Removal, Ticket, TransactionName};
+use hashbrown::{HashMap, HashSet};
+
+use crate::Shard;
+use crate::effect::Effect;
+use crate::limits::SEGMENT_RETRY_US;
+use crate::mail::TransactionKey;
+use crate::message::Message;
+use crate::queues::{QueueKind, QueueNode};
+use batch::Placing;
+use cleaning::Cleaning;
+use leaving::Leaving;
+pub(crate) use leaving::Source;
+use promise::Promise;
+pub use restore::{Decisions, RestoreSummary};
+pub(crate) use transactions::next_name;
+use restore::Restoring;
+
+/// What a shard knows of its journal.
+pub(crate) struct Durability {
+    journal: Journal,
+    /// What the next batches say, one ticket each.
+    line: VecDeque<Said>,
+    /// Everything up to here stands in batches that have begun.
+    begun: Ticket,
+    promises: VecDeque<(Ticket, Promise)>,
+    by_uid: HashMap<u64, QueueId>,
+    next_uid: u64,
+    boot: u32,
+    /// The last number that was given to a transaction.
+    transactions: u64,
+    /// Transactions that were decided here and are not done everywhere.
+    decided: HashMap<TransactionName, Position>,
+    /// The same, with the number of parts that are to be done, as they are called while this shard runs.
+    undone: HashMap<TransactionKey, (TransactionName, usize)>,
+    leaving: Leaving,
+    cleaning: Option<Cleaning>,
+    restoring: Option<Box<Restoring>>,
+    /// Subscriptions that were there and to which topics do not lead yet.
+    unbound: HashSet<QueueId>,
+    /// A segment's file is being made.
+    preparing: bool,
+    /// When a file that could not be made is asked for again.
+    prepare_at: u64,
+    /// The reason why the last one could not be made.
+    refused: Option<String>,
+    /// The next batch goes on to the end of the line: something has changed its place here since it was said.
+    whole: bool,
+    /// Kept for their memory.
+    placing: Placing,
+    removals: Vec<Removal>,
+}
+
+/// Something that has to be written.
+enum Said {
+    /// What follows is written in one batch, up to [`Said::End`].
+    Begin,
+    End,
+    /// The message at this place, if it is still there.
+    Message { queue: QueueId, place: Place },
+    /// An entry is gone.
+    Removed(Removal),
+    /// The entry at this place came back.
+    Returned { queue: QueueId, place: Place },
+    /// What the queue is like.
+    Queue { queue: QueueId },
+    QueueDeleted { uid: u64, since: u32, definition: Position },
+    /// What is at this position is not there any more, by what was said before.
+    Forgotten(Position),
+    /// What a transaction does here, if it is still open.
+    Prepared { transaction: TransactionKey },
+    Decided { name: TransactionName, participants: Vec<u16> },
+    Done { name: TransactionName, committed: bool, prepared: Position, segments: Vec<u32> },
+    Started { time: u64, boot: u32, shards: u16 },
+    Stopped { time: u64 },
+    /// For cleaning: a message, a queue, a transaction again, as it is now.
+    MessageAgain { queue: QueueId, place: Place },
+    DepartureAgain { key: usize, message: Box<corelane_journal::Message>, payload: Vec<u8> },
+    PreparedAgain { transaction: TransactionKey },
+    DecidedAgain { name: TransactionName, participants: Vec<u16> },
+    Carried(Box<Record<'static>>),
+    Cleaned { segment: u32 },
+}
+
+/// What a queue is to the journal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    /// Names this life of the queue, for ever.
+    pub(crate) uid: u64,
+    /// The segment that was written when it was made.
+    since: u32,
+    version: u64,
+    /// Where its definition lies.
+    definition: Option<Position>,
+}
+
+impl Durability {
+    fn new(journal: Journal, next_uid: u64, boot: u32, shards: usize) -> Self {
+        Durability {
+            journal,
+            line: VecDeque::new(),
+            begun: Ticket(0),
+            promises: VecDeque::new(),
+            by_uid: HashMap::new(),
+            next_uid,
+            boot,
+            transactions: 0,
+            decided: HashMap::new(),
+            undone: HashMap::new(),
+            leaving: Leaving::new(shards),
+            cleaning: None,
+            restoring: None,
+            unbound: HashSet::new(),
+            preparing: false,
+            prepare_at: 0,
+            refused: None,
+            whole: false,
+            placing: Placing::default(),
+            removals: Vec::new(),
+        }
+    }
+
+    fn say(&mut self, said: Said) {
+        self.line.push_back(said);
+        let ticket = self.journal.say();
+        debug_assert_eq!(ticket.0, self.begun.0 + self.line.len() as u64);
+    }
+
+    fn promise(&mut self, ticket: Ticket, promise: Promise) {
+        self.promises.push_back((ticket, promise));
+    }
+}
+
+impl QueueNode {
+    /// Whether durable messages in it are kept.
+    pub(crate) fn is_durable(&self) -> bool {
+        match self.kind {
+            QueueKind::Queue => true,
+            QueueKind::Dynamic => false,
+            QueueKind::Subscription => {
+                self.subscription.as_ref().is_some_and(|subscription| subscription.terms.durable)
+            }
+        }
+    }
+}
+
+/// Saying things.
+impl Shard {
+    /// Whether anything is kept at all.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durability.is_some()
+    }
+
+    /// Whether a message is to be kept in this queue.
+    pub(crate) fn is_to_keep(&self, queue: QueueId, message: &Message) -> bool {
+        self.durability.is_some()
+            && message.is_durable()
+            && self.queues.get(queue).is_some_and(QueueNode::is_durable)
+    }
+
+    /// What was said last: a mark for [`Self::said_since`].
+    pub(crate) fn said(&self) -> Ticket {
+        self.durability.as_ref().map_or(Ticket(0), |durability| durability.journal.said())
+    }
+
+    /// The ticket of what was said since, if anything was.
+    pub(crate) fn said_since(&self, mark: Ticket) -> Option<Ticket> {
+        Some(self.said()).filter(|said| *said > mark)
+    }
+
+    fn note(&mut self, said: Said) {
+        if let Some(durability) = &mut self.durability {
+            durability.say(said);
+        }
+    }
+
+    /// What is said from here on is written as a whole or not at all.
+    pub(crate) fn begin_group(&mut self) {
+        self.say_what_left();
+        self.note(Said::Begin);
+    }
+
+    pub(crate) fn end_group(&mut self) {
+        self.say_what_left();
+        self.note(Said::End);
+    }
+
+    /// The message at this place is to be written, if it is still there then.
+    pub(crate) fn keep_message(&mut self, queue: QueueId, place: Place) {
+        if self.durability.is_none() {
+            return;
+        }
+        self.define(queue);
+        self.note(Said::Message { queue, place });
+    }
+
+    /// Something has taken the place of something else in the queues of this shard: see `batch`.
+    pub(crate) fn note_replaced(&mut self) {
+        if let Some(durability) = &mut self.durability {
+            durability.whole = true;
+        }
+    }
+
+    /// A message that was at this place is gone for good, and so is what was written of it.
+    pub(crate) fn discard(&mut self, queue: QueueId, place: Place, message: Message) {
+        if let Some(position) = message.position {
+            self.say_removed(queue, place, position);
+        }
+        self.forget(message);
+    }
+
+    fn say_removed(&mut self, queue: QueueId, place: Place, position: Position) {
+        let uid = self.queues.get(queue).and_then(|node| node.kept.as_ref()).map(|kept| kept.uid);
+        self.note(match uid {
+            Some(uid) => Said::Removed(Removal { uid, place: place.0, position }),
+            // Its queue is deleted, and that was said.
+            None => Said::Forgotten(position),
+        });
+    }
+
+    /// Says what has left the engine, or came back in it. True if there is something to be written.
+    pub(crate) fn say_what_left(&mut self) -> bool {
+        let mark = self.said();
+        while let Some(spent) = self.engine.take_spent() {
+            self.discard(spent.queue, spent.place, spent.message);
+        }
+        while let Some((queue, place)) = self.engine.take_returned() {
+            self.note(Said::Returned { queue, place });
+        }
+        self.said_since(mark).is_some()
+    }
+
+    /// A message goes to another shard.
+    pub(crate) fn note_forwarded(&mut self, to: usize) {
+        if let Some(durability) = &mut self.durability {
+            durability.note_forwarded(to);
+        }
+    }
+}
+
+/// What the disk says.
+impl Shard {
+    /// Asks for the next segment's file, if one is wanted.
+    fn ask_for_segment(&mut self, now: u64) {
+        let Some(durability) = &mut self.durability else { return };
+        let asks = !durability.preparing && durability.prepare_at <= now && !durability.journal.is_failed();
+        if let Some(number) = durability.journal.spare_wanted().filter(|_| asks) {
+            durability.preparing = true;
+            self.effects.push(Effect::PrepareSegment { number });
+        }
+    }
+
+    pub(crate) fn on_segment_prepared(&mut self, number: u32, epoch: u64) {
+        let Some(durability) = &mut self.durability else { return };
+        durability.preparing = false;
+        durability.refused = None;
+        durability.journal.handle_spare(number, epoch);
+    }
+
+    /// There is no room for more: what waits for a segment waits on, and it is asked for again.
+    pub(crate) fn on_segment_refused(&mut self, now: u64, reason: String) {
+        let Some(durability) = &mut self.durability else { return };
+        durability.preparing = false;
+        durability.prepare_at = now.saturating_add(SEGMENT_RETRY_US);
+        if durability.refused.is_none() {
+            let text = format!(
+                "no file for the next segment of the journal: {reason}; durable messages wait or are refused until there is room"
+            );
+            self.effects.push(Effect::Warn { text });
+        }
+        durability.refused = Some(reason);
+    }
+
+    /// When a segment is to be asked for again.
+    pub(crate) fn next_segment_deadline(&self) -> Option<u64> {
+        let durability = self.durability.as_ref()?;
+        let waits = durability.refused.is_some() && !durability.preparing;
+        waits.then_some(durability.prepare_at)
+    }
+
+    pub(crate) fn on_written(
+        &mut self,
+        write: corelane_journal::Write,
+        result: Result<(), String>,
+    ) {
+        let Some(durability) = &mut self.durability else { return };
+        match result {
+            Ok(()) => {
+                durability.journal.handle_synced(write);
+                let freed = durability.journal.take_freed();
+                if !freed.is_empty() {
+                    self.effects.push(Effect::FreeSegments { numbers: freed });
+                }
+            }
+            Err(reason) => {
+                durability.journal.handle_failed();
+                let text = format!(
+                    "the journal could not be written: {reason}. Nobody knows what of it is on the disk, so durable messages are refused \
+                     and nothing is promised any more: mend the disk and start the broker again"
+                );
+                self.effects.push(Effect::Warn { text });
+            }
+        }
+    }
+
+    /// Whether durable messages cannot be taken: the journal has failed, or there is no room on the disk. What room is left there is
+    /// for saying what is gone, which makes more.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        let failed = |durability: &Durability| durability.journal.is_failed() || durability.refused.is_some();
+        self.durability.as_deref().is_some_and(failed)
+    }
+}

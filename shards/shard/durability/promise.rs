@@ -1,0 +1,156 @@
+//! Who is told something when what was said is synced?
+
+use corelane_engine::{Place, QueueId};
+use corelane_journal::Ticket;
+use corelane_mailbox::Lane;
+
+use super::Said;
+use crate::Shard;
+use crate::effect::Effect;
+use crate::event::ConnectionSlot;
+use crate::mail::{LinkRef, Mail, PublishOutcome, Stored, TransactionKey, Vote};
+use crate::management::Answer;
+use crate::publish::Delivery;
+
+/// What happens when it is synced.
+pub(super) enum Promise {
+    /// A producer of a connection here hears that its messages are stored.
+    Stored(Stored),
+    /// Another shard gets this.
+    Post { to: usize, mail: Mail },
+    /// This shard's own vote counts.
+    Voted { transaction: TransactionKey, vote: Vote },
+    /// The transaction is committed: those with a part in it are told.
+    Decided { transaction: TransactionKey, parts: Vec<(usize, u32)> },
+    /// This shard has done its part of it.
+    Done { transaction: TransactionKey },
+    /// The message at this place is shown to consumers.
+    Revealed { queue: QueueId, place: Place },
+    /// This shard's own answer to a question of management counts.
+    Answered { number: u64, answer: Box<Answer> },
+    /// Topics may lead to the subscription.
+    Defined { queue: QueueId },
+    /// The shard has stopped.
+    Stopped,
+}
+
+impl Shard {
+    /// Tells a producer what became of its message, when what was said since the mark is synced.
+    pub(crate) fn answer_kept(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkRef,
+        delivery: Delivery,
+        outcome: PublishOutcome,
+        mark: Ticket,
+    ) {
+        let ticket = self.said_since(mark).filter(|_| outcome == PublishOutcome::Stored);
+        let Some(ticket) = ticket else { return self.answer(slot, delivery, outcome) };
+        let Delivery { delivery_id, settled, .. } = delivery;
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.unanswered += 1;
+            if let Some(producer) = connection.producer_mut(link.link) {
+                producer.unanswered += 1;
+            }
+        }
+        self.promise_stored(ticket, link, delivery_id, settled);
+    }
+
+    /// A producer here hears that its message is stored, when the ticket is completed.
+    pub(crate) fn promise_stored(&mut self, ticket: Ticket, link: LinkRef, delivery_id: u32, settled: bool) {
+        let Some(durability) = &mut self.durability else { return };
+        if let Some((last_ticket, Promise::Stored(run))) = durability.promises.back_mut()
+            && *last_ticket > durability.begun
+            && (run.link, run.settled) == (link, settled)
+            && run.last.wrapping_add(1) == delivery_id
+        {
+            (run.last, *last_ticket) = (delivery_id, ticket);
+            return;
+        }
+        let (first, last) = (delivery_id, delivery_id);
+        let (transaction, outcome) = (None, PublishOutcome::Stored);
+        let stored = Stored { link, first, last, bytes: 0, settled, transaction, outcome };
+        durability.promise(ticket, Promise::Stored(stored));
+    }
+
+    /// Puts mail into a lane to another shard, when what was said since the mark is synced.
+    pub(crate) fn post_kept(&mut self, mark: Ticket, to: usize, mail: Mail) {
+        match (self.said_since(mark), &mut self.durability) {
+            (Some(ticket), Some(durability)) => durability.promise(ticket, Promise::Post { to, mail }),
+            (_, _) => self.post(to, Lane::Control, mail),
+        }
+    }
+
+    /// Takes this shard's own answer to a question of management, when what was said since the mark is synced.
+    pub(crate) fn take_answer_kept(&mut self, now: u64, mark: Ticket, number: u64, answer: Answer) {
+        match (self.said_since(mark), &mut self.durability) {
+            (Some(ticket), Some(durability)) => {
+                durability.promise(ticket, Promise::Answered { number, answer: Box::new(answer) });
+            }
+            (_, _) => self.take_answer(now, number, answer),
+        }
+    }
+
+    /// Lets topics lead to a subscription, when what was said since the mark is synced.
+    pub(crate) fn bind_kept(&mut self, now: u64, mark: Ticket, queue: QueueId) {
+        match (self.said_since(mark), &mut self.durability) {
+            (Some(ticket), Some(durability)) => durability.promise(ticket, Promise::Defined { queue }),
+            (_, _) => self.bind_topics(now, queue),
+        }
+    }
+
+    /// This shard's own vote counts, when what was said since the mark is synced.
+    pub(crate) fn vote_kept(&mut self, now: u64, mark: Ticket, transaction: TransactionKey, vote: Vote) {
+        match (self.said_since(mark), &mut self.durability) {
+            (Some(ticket), Some(durability)) => {
+                durability.promise(ticket, Promise::Voted { transaction, vote });
+            }
+            (_, _) => self.on_voted(now, self.index, transaction, vote),
+        }
+    }
+
+    /// Says that the shard has stopped, and that all counts are exact. True if that is still to be written.
+    pub(crate) fn stop_journal(&mut self, now: u64) -> bool {
+        let Some(durability) = &mut self.durability else {
+            self.effects.push(Effect::Stopped);
+            return false;
+        };
+        if durability.journal.is_failed() {
+            self.effects.push(Effect::Stopped);
+            return false;
+        }
+        durability.say(Said::Stopped { time: now });
+        let ticket = durability.journal.said();
+        durability.promise(ticket, Promise::Stopped);
+        true
+    }
+
+    /// Keeps the promises whose time has come. True if there were any.
+    pub(super) fn keep_promises(&mut self, now: u64) -> bool {
+        let mut any = false;
+        while let Some(durability) = &mut self.durability
+            && let completed = durability.journal.completed()
+            && let Some((_, promise)) = durability.promises.pop_front_if(|(ticket, _)| *ticket <= completed)
+        {
+            any = true;
+            self.keep_promise(now, promise);
+        }
+        any
+    }
+
+    fn keep_promise(&mut self, now: u64, promise: Promise) {
+        match promise {
+            Promise::Stored(stored) => self.on_kept(&stored),
+            Promise::Post { to, mail } => self.post(to, Lane::Control, mail),
+            Promise::Voted { transaction, vote } => self.on_voted(now, self.index, transaction, vote),
+            Promise::Decided { transaction, parts } => self.on_decision_kept(now, transaction, &parts),
+            Promise::Done { transaction } => self.on_part_done(now, transaction),
+            Promise::Revealed { queue, place } => {
+                self.engine.commit_pending(now, queue, place);
+            }
+            Promise::Answered { number, answer } => self.take_answer(now, number, *answer),
+            Promise::Defined { queue } => self.bind_topics(now, queue),
+            Promise::Stopped => self.effects.push(Effect::Stopped),
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! How does a shard become again what it was when the broker stopped?
+//!
+//! Recovery has found what was there and where it lies. First come the queues, and it is settled what becomes of transactions that
+//! were open; then the segments are read once more, and each message that is there goes back to its place, in the order of
+//! these: one that is read too early waits. After a stop that was not in order nobody knows which messages were delivered, so all
+//! that could have been are redelivered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use corelane_engine::{Origin, Place, Publication, QueueId, Restored};
+use corelane_journal::{
+    self as journal, LastReturn, LiveMessage, Position, Record, Recovered, Removal, TransactionName,
+};
+use corelane_wire::amqp10::Map;
+use hashbrown::HashMap;
+
+use super::definition::Defined;
+use super::{Durability, Kept, Said, definition};
+use crate::Shard;
+use crate::effect::Effect;
+use crate::message::Message;
+use crate::subscription::Subscription;
+
+/// A uid names the layout and the shard that it was given out on, so that none is given out twice.
+const UID_LAYOUT_SHIFT: u32 = 48;
+const UID_SHARD_SHIFT: u32 = 32;
+
+/// What all shards know of the transactions that were open.
+#[derive(Debug, Default, Clone)]
+pub struct Decisions {
+    /// Those that were committed by the shard that decides.
+    pub decided: BTreeSet<TransactionName>,
+    /// Those that are open on some shard.
+    pub open: BTreeSet<TransactionName>,
+}
+
+/// What was there.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct RestoreSummary {
+    pub queues: u64,
+    pub messages: u64,
+    pub bytes: u64,
+    /// Messages that were there and could not be read, or of whose queue nothing is known.
+    pub lost: u64,
+    /// Transactions that were open and are committed now, and rolled back.
+    pub committed: u64,
+    pub rolled_back: u64,
+}
+
+/// A shard whose messages are on their way back.
+pub(super) struct Restoring {
+    /// Those that go back to their queues, in the order of queue and place.
+    messages: Vec<LiveMessage>,
+    returned: Vec<LastReturn>,
+    /// By uid.
+    waiting: HashMap<u64, Waiting>,
+    /// By their index in `messages`: read, and not their turn yet.
+    early: BTreeMap<usize, Loaded>,
+    sequence_end: u64,
+    /// The counts are exact.
+    clean: bool,
+    summary: RestoreSummary,
+}
+
+/// A queue whose messages with these indices are to come.
+struct Waiting {
+    queue: QueueId,
+    next: usize,
+    end: usize,
+}
+
+/// A message that was read.
+struct Loaded {
+    message: Message,
+    expires_at: u64,
+    held_until: u64,
+    /// Its last return has yet to be read, with the annotations.
+    misses_return: bool,
+}
+
+impl Restoring {
+    fn index_of(&self, uid: u64, place: u64) -> Option<usize> {
+        self.messages.binary_search_by_key(&(uid, place), |message| (message.uid, message.place)).ok()
+    }
+
+    fn return_of(&self, uid: u64, place: u64) -> Option<&LastReturn> {
+        let index = self.returned.binary_search_by_key(&(uid, place), |last| (last.uid, last.place)).ok()?;
+        self.returned.get(index)
+    }
+}
+
+/// What becomes of the transactions that are open: the messages that are there then, and what is to be said. All of it together.
+fn resolve(recovered: &Recovered, decisions: &Decisions) -> (Vec<LiveMessage>, Vec<Said>, RestoreSummary) {
+    let mut summary = RestoreSummary::default();
+    let mut said = Vec::new();
+    let mut gone: BTreeSet<(u64, u64)> = BTreeSet::new();
+    let mut segments: BTreeMap<TransactionName, BTreeSet<u32>> = BTreeMap::new();
+    for (name, transaction) in &recovered.transactions {
+        let Some((_, prepared)) = &transaction.prepared else { continue };
+        if decisions.decided.contains(name) {
+            gone.extend(&prepared.removed);
+            let returned = prepared.returned.iter().cloned();
+            said.extend(returned.map(|returned| Said::Carried(Box::new(Record::Returned(returned)))));
+        }
+    }
+    let mut kept = Vec::with_capacity(recovered.messages.len());
+    for message in &recovered.messages {
+        let LiveMessage { uid, place, position, .. } = *message;
+        let mut is_gone = gone.contains(&(uid, place));
+        if let Some(name) = recovered.transaction_of(message) {
+            segments.entry(name).or_default().insert(position.segment);
+            is_gone |= !decisions.decided.contains(&name);
+        }
+        if is_gone {
+            said.push(Said::Removed(Removal { uid, place, position }));
+        } else {
+            kept.push(*message);
+        }
+    }
+    for (name, transaction) in &recovered.transactions {
+        let Some((position, _)) = &transaction.prepared else { continue };
+        let committed = decisions.decided.contains(name);
+        let (counter, prepared) = match committed {
+            true => (&mut summary.committed, *position),
+            false => (&mut summary.rolled_back, *position),
+        };
+        *counter += 1;
+        let mut of_it = segments.remove(name).unwrap_or_default();
+        of_it.insert(position.segment);
+        said.push(Said::Done { name: *name, committed, prepared, segments: of_it.into_iter().collect() });
+    }
+    (kept, said, summary)
+}
+
+impl Shard {
+    /// From now on durable messages are kept, after what there was before. Everything that was found is to be handed to
+    /// [`Self::restore_record`] next, segment by segment, and then comes [`Self::end_restore`]; all before the first event.
+    pub fn begin_restore(&mut self, now: u64, recovered: Recovered, decisions: &Decisions) {
+        let (kept, resolved, mut summary) = resolve(&recovered, decisions);
+        let Recovered { queues, returned, transactions, clean, uid_end, sequence_end, journal, .. } = recovered;
+        let lowest_uid =
+            u64::from(journal.identity().layout) << UID_LAYOUT_SHIFT | (self.index as u64) << UID_SHARD_SHIFT;
+        let boot = journal.boot();
+        let mut durability = Durability::new(journal, uid_end.max(lowest_uid), boot, self.shards);
+        durability.say(Said::Started { time: now, boot, shards: self.shards as u16 });
+        durability.say(Said::Begin);
+        resolved.into_iter().for_each(|said| durability.say(said));
+        durability.say(Said::End);
+        for (name, transaction) in transactions {
+            // Nobody has to ask any more, if no shard has its part open.
+            if let Some((position, _)) = transaction.decided {
+                if decisions.open.contains(&name) {
+                    durability.decided.insert(name, position);
+                } else {
+                    durability.say(Said::Forgotten(position));
+                }
+            }
+        }
+        self.durability = Some(Box::new(durability));
+        let mut waiting = HashMap::new();
+        for (position, queue) in &queues {
+            match self.restore_queue(now, *position, queue) {
+                Ok(id) => {
+                    let begin = kept.partition_point(|message| message.uid < queue.uid);
+                    let count = kept[begin..].partition_point(|message| message.uid == queue.uid);
+                    waiting.insert(queue.uid, Waiting { queue: id, next: begin, end: begin + count });
+                    summary.queues += 1;
+                }
+                Err(reason) => {
+                    let text = format!("queue {:?} of the journal is left out, with its messages: {reason}", queue.name);
+                    self.effects.push(Effect::Warn { text });
+                }
+            }
+        }
+        let early = BTreeMap::new();
+        let restoring = Restoring { messages: kept, returned, waiting, early, sequence_end, clean, summary };
+        if let Some(durability) = &mut self.durability {
+            durability.restoring = Some(Box::new(restoring));
+        }
+    }
+
+    fn restore_queue(&mut self, now: u64, position: Position, queue: &journal::Queue) -> Result<QueueId, String> {
+        let Defined { kind, overrides, terms } = definition::read(queue)?;
+        let subscription = match terms {
+            Some(terms) => Some(Box::new(Subscription::restored(terms)?)),
+            None => None,
+        };
+        let is_subscription = subscription.is_some();
+        let id = self
+            .declare_node(now, &queue.name, kind, overrides, subscription)
+            .map_err(|_| "there are as many queues as there may be".to_owned())?;
+        let kept = Kept { uid: queue.uid, since: queue.since, version: queue.version, definition: Some(position) };
+        if let Some(node) = self.queues.get_mut(id) {
+            node.kept = Some(Box::new(kept));
+        }
+        if let Some(durability) = &mut self.durability {
+            durability.by_uid.insert(queue.uid, id);
+            if is_subscription {
+                durability.unbound.insert(id);
+            }
+        }
+        Ok(id)
+    }
+
+    /// Takes what a segment says. Only messages that are there count, and what was added to them when they came back.
+    pub fn restore_record(&mut self, now: u64, position: Position, record: Record<'_>) {
+        let Some(mut restoring) = self.durability.as_mut().and_then(|durability| durability.restoring.take())
+        else {
+            return;
+        };
+        match record {
+            Record::Message(message, payload) => {
+                self.restore_message(now, &mut restoring, position, message, payload);
+            }
+            Record::Returned(returned) => {
+                self.restore_annotations(now, &mut restoring, position, &returned);
+            }
+            Record::Queue(_)
+            | Record::QueueDeleted(_)
+            | Record::Removed(_)
+            | Record::Prepared(_)
+            | Record::Decided(_)
+            | Record::Done(_)
+            | Record::Started(_)
+            | Record::Stopped(_)
+            | Record::Manifest(_) => {}
+        }
+        if let Some(durability) = &mut self.durability {
+            durability.restoring = Some(restoring);
+        }
+    }
+
+    fn restore_message(
+        &mut self,
+        now: u64,
+        restoring: &mut Restoring,
+        position: Position,
+        record: journal::Message,
+        payload: &[u8],
+    ) {
+        let Some(index) = restoring.index_of(record.uid, record.place) else { return };
+        // Of one that was said several times the last holds.
+        if restoring.messages[index].position != position {
+            return;
+        }
+        let bytes = self.buffers.copy(payload);
+        let mut message = match Message::new(bytes, record.format) {
+            Ok(message) => message,
+            Err(bytes) => return self.buffers.give(bytes),
+        };
+        message.enqueued_at = record.enqueued_at;
+        message.schedule(record.enqueued_at);
+        if let Some(details) = &record.details {
+            message.restore_deaths(&details.deaths);
+        }
+        let last_return = restoring.return_of(record.uid, record.place);
+        let held_until = last_return.map_or(record.held_until, |last| last.held_until);
+        let misses_return = last_return.is_some();
+        let loaded = Loaded { message, expires_at: record.expires_at, held_until, misses_return };
+        restoring.early.insert(index, loaded);
+        self.restore_ready(now, restoring, record.uid);
+    }
+
+    fn restore_annotations(
+        &mut self,
+        now: u64,
+        restoring: &mut Restoring,
+        position: Position,
+        returned: &journal::Returned,
+    ) {
+        let last = restoring.return_of(returned.uid, returned.place);
+        let index = restoring.index_of(returned.uid, returned.place);
+        // It stands behind its message.
+        if let Some(index) = index.filter(|_| last.is_some_and(|last| last.position == position))
+            && let Some(loaded) = restoring.early.get_mut(&index)
+        {
+            loaded.misses_return = false;
+            if let Ok(map) = Map::decode(&returned.annotations) {
+                loaded.message.restore_annotations(map);
+            }
+            self.restore_ready(now, restoring, returned.uid);
+        }
+    }
+
+    /// Puts back the messages of a queue whose turn it is.
+    fn restore_ready(&mut self, now: u64, restoring: &mut Restoring, uid: u64) {
+        while let Some(Waiting { queue, next, .. }) = restoring.waiting.get_mut(&uid)
+            && let Some(loaded) = restoring.early.get(next).filter(|loaded| !loaded.misses_return).is_some().then(|| restoring.early.remove(next)).flatten()
+        {
+            let (queue, index) = (*queue, *next);
+            *next += 1;
+            self.put_back(now, restoring, queue, index, loaded);
+        }
+    }
+
+    fn put_back(&mut self, now: u64, restoring: &mut Restoring, queue: QueueId, index: usize, loaded: Loaded) {
+        let LiveMessage { place, position, delivery_count, acquired_count, .. } = restoring.messages[index];
+        let Loaded { mut message, expires_at, held_until, .. } = loaded;
+        message.is_kept = true;
+        message.position = Some(position);
+        let destination = self.queues.get(queue).map(|node| &node.destination);
+        let key = destination.and_then(|destination| destination.last_value_key.as_deref());
+        let last_value = key.and_then(|property| message.key(property));
+        let bytes = message.bytes().len() as u64;
+        self.memory_used += message.memory();
+        let publication = Publication {
+            priority: message.priority(),
+            expires_at: Some(expires_at).filter(|at| *at > 0),
+            held_until: Some(held_until).filter(|until| *until > 0),
+            origin: Origin(0),
+            last_value,
+            ..Publication::new(message)
+        };
+        // Who has had it, and what became of that, is known only if all was said.
+        let acquired_count = acquired_count.max(u32::from(!restoring.clean));
+        let restored = Restored { place: Place(place), publication, delivery_count, acquired_count };
+        match self.engine.restore(now, queue, restored) {
+            Ok(()) => {
+                restoring.summary.messages += 1;
+                restoring.summary.bytes += bytes;
+            }
+            Err(message) => self.forget(message),
+        }
+    }
+
+    /// Everything has been read.
+    pub fn end_restore(&mut self, now: u64) -> RestoreSummary {
+        let restoring = self.durability.as_mut().and_then(|durability| durability.restoring.take());
+        let Some(mut restoring) = restoring else { return RestoreSummary::default() };
+        // What waits for something that could not be read waits no longer.
+        let queues: Vec<(QueueId, Range<usize>)> =
+            restoring.waiting.values().map(|waiting| (waiting.queue, waiting.next..waiting.end)).collect();
+        for (queue, indices) in queues {
+            for index in indices {
+                if let Some(loaded) = restoring.early.remove(&index) {
+                    self.put_back(now, &mut restoring, queue, index, loaded);
+                }
+            }
+            self.engine.begin_at(queue, restoring.sequence_end);
+        }
+        restoring.summary.lost = restoring.messages.len() as u64 - restoring.summary.messages;
+        if let Some(durability) = &mut self.durability {
+            let unbound: Vec<QueueId> = durability.unbound.iter().copied().collect();
+            for queue in unbound {
+                self.bind_topics(now, queue);
+            }
+        }
+        restoring.summary
+    }
+
+    /// Topics lead to a subscription that was there before.
+    pub(crate) fn note_bound(&mut self, queue: QueueId) {
+        if let Some(durability) = &mut self.durability {
+            durability.unbound.remove(&queue);
+        }
+    }
+
+    /// Whether everything that was there is there again.
+    pub(crate) fn is_restored(&self) -> bool {
+        self.durability.as_ref().is_none_or(|durability| durability.unbound.is_empty())
+    }
+}
