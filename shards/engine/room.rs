@@ -11,7 +11,7 @@ use crate::engine::{Engine, Message};
 use crate::entry::EntryRef;
 use crate::ids::QueueId;
 use crate::properties::{DeadLetterReason, EnqueueRefusal, Overflow};
-use crate::queue::{Extras, Queue};
+use crate::queue::{Entries, Extras, Queue};
 
 /// Entries `DropOldest` looks at for one publication. When none of them can be dropped the queue overshoots, and the
 /// next publication goes on from there.
@@ -33,6 +33,14 @@ impl<M: Message> Engine<M> {
     /// Whether a queue that makes its producers wait is full.
     pub fn is_full(&self, queue: QueueId) -> bool {
         self.resolve_queue(queue).is_some_and(|queue| matches!(self.queues[queue].room, Room::Full { .. }))
+    }
+
+    /// What the limits of a queue count: messages and bytes.
+    pub fn counted(&self, queue: QueueId) -> Option<(u64, u64)> {
+        let index = self.resolve_queue(queue)?;
+        let lent = self.lent.filter(|entry| self.store.queue(*entry) == index);
+        let (messages, bytes) = self.queues[index].counted();
+        Some((messages, bytes + lent.map_or(0, |entry| self.size_of(entry))))
     }
 
     /// A queue whose producers were to wait and may go on.
@@ -120,12 +128,8 @@ impl<M: Message> Engine<M> {
 
     /// The limit that one more message of this size would break.
     fn lacking(&self, queue: u32, size: u64, replaced: Option<EntryRef>) -> Option<EnqueueRefusal> {
-        let Queue { properties, entries, .. } = &self.queues[queue];
-        let (mut messages, mut bytes) = (entries.messages, entries.bytes);
-        if properties.overflow == Overflow::DropOldest {
-            messages -= entries.pending;
-            bytes -= entries.pending_bytes;
-        }
+        let properties = &self.queues[queue].properties;
+        let (mut messages, mut bytes) = self.queues[queue].counted();
         if let Some(replaced) = replaced {
             messages -= 1;
             bytes -= self.size_of(replaced);
@@ -158,5 +162,16 @@ impl<M: Message> Engine<M> {
             }
         }
         false
+    }
+}
+
+impl Queue {
+    /// What its limits count: messages and bytes.
+    fn counted(&self) -> (u64, u64) {
+        let Entries { messages, bytes, pending, pending_bytes, .. } = self.entries;
+        match self.properties.overflow {
+            Overflow::Reject | Overflow::Block => (messages, bytes),
+            Overflow::DropOldest => (messages - pending, bytes - pending_bytes),
+        }
     }
 }

@@ -226,12 +226,18 @@ impl Shard {
             }
             return Ok(queue);
         }
+        self.may_create(name)?;
+        self.declare_queue(now, name, QueueKind::Queue, DestinationRule::default())
+    }
+
+    /// Whether a queue of this shard that does not exist is made when it is needed.
+    pub(crate) fn may_create(&self, name: &str) -> Result<(), Refusal> {
         let destination = self.destinations.lookup(name, None);
         let is_nobodys = is_ours(name) || name == management::ADDRESS || has_wildcards(name);
         if !destination.auto_create || is_nobodys {
             return Err(Refusal::NotFound);
         }
-        self.declare_queue(now, name, QueueKind::Queue, DestinationRule::default())
+        if self.queues.len() >= QUEUES_MAX { Err(Refusal::ResourceLimit) } else { Ok(()) }
     }
 
     /// Makes a queue whose home is this shard, and that does not exist yet.

@@ -71,7 +71,16 @@ impl Shard {
         said: Said<'_>,
     ) {
         let key = (disposed.link, disposed.delivery_id);
-        let Some(transactions) = self.transactions(slot) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let has_ended = connection.consumer_mut(disposed.link).is_none();
+        let Some(transactions) = connection.transactions.as_deref_mut() else { return };
+        if has_ended {
+            // The peer has not read our detach yet: the delivery is its queue's again, and without it the transaction cannot commit.
+            if let Some(number) = said.transaction {
+                transactions.fail(number, Failure::LinkEnded);
+            }
+            return;
+        }
         let noted = transactions.noted.get(&key).map(|noted| noted.outcome);
         let is_acquired = transactions.acquired.contains_key(&key);
         let bound_open = transactions.open_of(key);

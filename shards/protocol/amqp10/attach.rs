@@ -220,7 +220,6 @@ impl Connection {
         self.write_detach(slot, true, Some(fault.to_error()));
         self.discard_partial(slot);
         self.unname(slot);
-        self.orphan_sent(slot);
         self.links[slot].state = LinkState::DetachSent(DetachSent::Fault);
         self.queue.push_back(Queued::Detached { link: slot, closed: true, cause, fault: Some(fault) });
     }

@@ -155,7 +155,8 @@ impl Connection {
         }
     }
 
-    /// After [`Event::Disposition`]: the next sent delivery that it means, in the order of sending, each only once.
+    /// After [`Event::Disposition`]: the next sent delivery that it means, in the order of sending, each only once. Those of a link that
+    /// has ended on this side are among them until the peer's detach: what it said before may depend on a transaction (§4.4.4).
     #[inline]
     pub fn poll_outcome(&mut self) -> Option<Disposed> {
         loop {

@@ -44,7 +44,8 @@ impl Shard {
         let head = head.and_then(|place| self.head_facts(now, queue, place));
         let node = self.queues.get(queue);
         let waiting = node.map_or(0, |node| node.producers.waiting());
-        let full = node.and_then(|node| full_words(&node.destination.properties, depth, waiting));
+        let counted = self.engine.counted(queue).unwrap_or_default();
+        let full = node.and_then(|node| full_words(&node.destination.properties, counted, waiting));
         let queue = pairs![
             "queue" => name.to_owned(),
             "shard" => self.index,
@@ -290,11 +291,9 @@ impl Tally {
 }
 
 /// What becomes of messages that find the queue at its bounds; none: there is room, or no bound.
-fn full_words(properties: &QueueProperties, depth: Depth, waiting: usize) -> Option<String> {
-    let bounds = [
-        ("messages-max", properties.messages_max, depth.messages),
-        ("bytes-max", properties.bytes_max, depth.bytes),
-    ];
+fn full_words(properties: &QueueProperties, (messages, bytes): (u64, u64), waiting: usize) -> Option<String> {
+    let bounds =
+        [("messages-max", properties.messages_max, messages), ("bytes-max", properties.bytes_max, bytes)];
     let reached = bounds
         .into_iter()
         .find_map(|(name, max, count)| max.filter(|max| count >= *max).map(|max| (name, max)));

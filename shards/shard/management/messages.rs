@@ -187,10 +187,13 @@ impl Shard {
         (found == place).then(|| message.copied(&mut self.buffers))
     }
 
-    /// Whether messages can be moved to a queue of this shard.
-    pub(crate) fn check_target(&mut self, now: u64, name: &str) -> Answer {
-        match self.find_or_create(now, name) {
-            Ok(_) => Answer::ok(Pairs::new()),
+    /// Whether messages can be moved to a queue of this shard. One that is not there is made with the first of them.
+    pub(crate) fn check_target(&self, name: &str) -> Answer {
+        if self.queues.find(name).is_some() {
+            return Answer::ok(Pairs::new());
+        }
+        match self.may_create(name) {
+            Ok(()) => Answer::ok(Pairs::new()),
             Err(
                 Refusal::NotFound
                 | Refusal::Filters

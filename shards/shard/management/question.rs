@@ -287,7 +287,7 @@ impl Shard {
             Question::List(question) => Answer::Rows(self.list(now, &question)),
             Question::Peek(question) => self.peek(now, &question),
             Question::Sweep(question) => self.sweep(now, asker, &question),
-            Question::Target { queue } => self.check_target(now, &queue),
+            Question::Target { queue } => self.check_target(&queue),
             Question::Put { queue, messages } => self.put(now, &queue, messages),
             Question::Remove { queue, places } => self.remove_messages(now, &queue, &places),
             Question::Explain { queue, count } => self.explain_queue(now, &queue, count),

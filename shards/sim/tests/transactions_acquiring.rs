@@ -2,7 +2,7 @@
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_shard::limits::TRANSACTION_ACQUIRED_MAX;
-use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
+use corelane_sim::{Operator, ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
 use corelane_wire::amqp10::{DeliveryState, Outcome};
 
 fn world(shards: usize) -> World {
@@ -200,6 +200,37 @@ fn a_transaction_does_not_commit_without_what_was_taken_out_of_it() {
         assert_eq!(stage.discharge(noted, false), "rejected amqp:transaction:rollback", "{shards} shards");
         assert_eq!(stage.left(), ["a", "b"]);
         assert_eq!(stage.waiting(), 0);
+    }
+}
+
+/// The broker ends a link for its queue, and the peer gives the link's delivery an outcome before it knows.
+#[test]
+fn a_transaction_does_not_commit_without_an_outcome_that_crossed_the_detach() {
+    for shards in [1, 2] {
+        for options in [ReceiverOptions::default(), second()] {
+            let mut stage = Stage::new(shards, &options, &["a"]);
+            stage.world.clients[stage.client].credit(stage.receiver, 1);
+            let number = stage.declare();
+            stage.world.client_reads(stage.client, false);
+            let mut operator = Operator::new(&mut stage.world, 0);
+            let queue = stage.queue.clone();
+            let deleted = operator.ask(&mut stage.world, "DELETE", ("queue", &queue), &[], &[]);
+            assert_eq!(deleted.status, 204);
+            stage.settle_in(0, number);
+            stage.world.client_reads(stage.client, true);
+            stage.world.run();
+            let gone = Some("amqp:resource-deleted".to_owned());
+            assert_eq!(stage.world.clients[stage.client].detached, [(stage.receiver, gone)]);
+            assert_eq!(
+                stage.discharge(number, false),
+                "rejected amqp:transaction:rollback",
+                "{shards} shards"
+            );
+            // Another one is not concerned.
+            let other = stage.declare();
+            assert_eq!(stage.discharge(other, false), "accepted");
+            assert_eq!(stage.waiting(), 0);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use corelane_wire::amqp10::{
     DeliveryState, Encode, Flow, FrameKind, Map, MapWriter, Outcome, ReceiverSettleMode, SenderSettleMode,
-    Source, Symbols, Target, TargetArchetype, begin_frame, finish_frame,
+    Source, Symbols, Target, TargetArchetype, Transfer, begin_frame, finish_frame,
 };
 
 use crate::amqp10::{
@@ -215,6 +215,29 @@ fn outcomes_inside_a_transaction_stay_before_what_is_sent_behind_them() {
     let mut input = &bytes[..];
     let first = both.server.receive(0, &mut input);
     assert!(matches!(first, Some(Event::Disposition { .. })), "{first:?}");
+}
+
+/// The peer says what became of a delivery before it knows that the link has ended: whoever runs the transaction hears of it.
+#[test]
+fn an_outcome_crosses_the_detach_of_its_link() {
+    let mut both = Both::new();
+    both.client.grant_credit(both.back, 10, false);
+    both.run();
+    send(&mut both.server, both.served[1], 1);
+    both.run();
+    // On a link that receives nothing is sent, so it ends.
+    let transfer =
+        Transfer { handle: 1, delivery_id: Some(0), delivery_tag: Some(b"t"), ..Transfer::default() };
+    let out = both.client.output();
+    let start = begin_frame(out, FrameKind::Amqp, 0);
+    transfer.encode(out);
+    finish_frame(out, start);
+    let accepted = DeliveryState::Transactional { transaction: b"t", outcome: Some(Outcome::Accepted) };
+    both.client.settle(both.back, both.messages[0].2, &accepted);
+    both.run();
+    let told: Vec<_> =
+        both.outcomes.iter().map(|(disposed, named)| (disposed.link, named.as_deref())).collect();
+    assert_eq!(told, [(both.served[1], Some("accepted in t"))]);
 }
 
 /// An id that none can be is not mistaken for no transaction.

@@ -464,7 +464,6 @@ impl<'d> World<'d> {
             Event::Disposition { .. } => {
                 while let Some(disposed) = self.connection.poll_outcome() {
                     assert_eq!(disposed.token, Token(1, 2));
-                    assert!(self.links.contains(&disposed.link), "outcomes are of links");
                 }
             }
             Event::Detached { link, .. } => assert!(self.links.remove(&link), "a link is over once"),

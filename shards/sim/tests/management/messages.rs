@@ -110,6 +110,61 @@ fn a_move_to_a_queue_without_room_stops_and_loses_nothing() {
     }
 }
 
+/// A target that does not exist is made with its first message, here and elsewhere.
+#[test]
+fn what_moves_nothing_makes_no_queue() {
+    for to in 0..2 {
+        let mut world = world(2);
+        let mut operator = Operator::new(&mut world, 0);
+        let (source, target) = (name_at(0, 2), other_at(to, 2));
+        fill(&mut world, &source, 3);
+        for operation in ["MOVE", "COPY"] {
+            let none = [("to", Value::String(&target)), ("selector", Value::String("n > 100"))];
+            let done = operator.ask(&mut world, operation, ("queue", &source), &none, &[]);
+            assert_eq!((done.status, done.at("count")), (200, "0".to_owned()), "{done:?}");
+            let read = operator.ask(&mut world, "READ", ("queue", &target), &[], &[]);
+            assert_eq!(read.status, 404, "{operation} to shard {to}");
+        }
+        let to = [("to", Value::String(&target))];
+        let done = operator.ask(&mut world, "MOVE", ("queue", &source), &to, &[]);
+        assert_eq!((done.status, done.at("count")), (200, "3".to_owned()), "{done:?}");
+        assert_eq!(peek_bodies(&mut operator, &mut world, &target), ["0", "1", "2"]);
+    }
+}
+
+/// What is pending takes nobody's place in a queue that drops its oldest, and is not said to fill it.
+#[test]
+fn a_queue_that_drops_its_oldest_is_not_full_of_what_is_pending() {
+    for (overflow, pending, committed) in [("drop-oldest", "null", "full"), ("reject", "full", "full")] {
+        let mut world = world(1);
+        let mut operator = Operator::new(&mut world, 0);
+        let bounds = [
+            ("messages-max", Item::Value(Value::Uint(2))),
+            ("bytes-max", Item::Value(Value::Uint(1000))),
+            ("overflow", Item::Value(Value::String(overflow))),
+        ];
+        assert_eq!(operator.ask(&mut world, "CREATE", ("queue", "q"), &[], &bounds).status, 201);
+        let client = world.connect(0);
+        let coordinator = world.clients[client].attach_coordinator("txn", &[]);
+        let sender = world.clients[client].attach_sender("s", "q", &SenderOptions::default());
+        world.run();
+        world.clients[client].declare(coordinator);
+        world.run();
+        for body in ["a", "b"] {
+            world.clients[client].send_in(sender, 1, body);
+        }
+        world.run();
+        let mut full = |world: &mut World| {
+            let said = operator.ask(world, "EXPLAIN", ("queue", "q"), &[], &[]).at("full");
+            if said.starts_with("The queue is full (messages-max 2)") { "full".to_owned() } else { said }
+        };
+        assert_eq!(full(&mut world), pending, "{overflow}");
+        world.clients[client].discharge(coordinator, 1, false);
+        world.run();
+        assert_eq!(full(&mut world), committed, "{overflow}");
+    }
+}
+
 #[test]
 fn a_connection_that_ends_leaves_its_requests_behind() {
     for steps in 0..40 {
