@@ -175,10 +175,26 @@ impl<'a> Batch<'a> {
 
     /// Whether the rest had better go into the next one.
     pub fn is_full(&self) -> bool {
-        self.count > 0 && self.journal.buffer.len() - BLOCK >= self.journal.config.batch_bytes_max as usize
+        self.is_full_with(0)
+    }
+
+    /// The same, when so many removals are still to be said.
+    pub fn is_full_with(&self, removals: usize) -> bool {
+        let max = self.journal.config.batch_bytes_max as usize;
+        let max = if self.journal.is_short() { max.min(self.journal.room() / 2) } else { max };
+        let bytes = self.journal.buffer.len() - BLOCK + removals * REMOVAL_BYTES_MAX;
+        (self.count > 0 || removals > 0) && bytes >= max
+    }
+
+    /// Whether it can be finished. If no segment is prepared, and it does not fit into the one that is written, it is to be dropped.
+    pub fn has_room(&self) -> bool {
+        !self.journal.is_short() || self.journal.buffer.len() - BLOCK <= self.journal.room()
     }
 
     /// Everything up to `through` has been said, or need not be. `None`: there is nothing to write, and that much is completed.
+    ///
+    /// # Panics
+    /// If it has no room ([`Self::has_room`]).
     pub fn finish(self, through: Ticket) -> Option<Write> {
         let Batch { journal, mut count } = self;
         let frees = journal.frees();
@@ -187,8 +203,7 @@ impl<'a> Batch<'a> {
             return None;
         }
         let number = journal.next_batch;
-        let manifest_max = MANIFEST_BYTES_MAX + journal.segments.len() * SEGMENT_END_BYTES;
-        let space = in_blocks(journal.buffer.len() - BLOCK + manifest_max);
+        let space = in_blocks(journal.buffer.len() - BLOCK + journal.manifest_max());
         let begins = !journal.fits(space);
         if begins {
             journal.begin_segment(BLOCK + space);
@@ -277,11 +292,18 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// What a removal takes that has a record of its own.
+const REMOVAL_BYTES_MAX: usize = 64;
+
 /// What a manifest takes without and with a segment more.
 const MANIFEST_BYTES_MAX: usize = 64;
 const SEGMENT_END_BYTES: usize = 12;
 
 impl Journal {
+    pub(crate) fn manifest_max(&self) -> usize {
+        MANIFEST_BYTES_MAX + self.segments.len() * SEGMENT_END_BYTES
+    }
+
     fn manifest(&self) -> Manifest {
         let current = self.segment();
         let end = |(segment, state): (u32, &Segment)| SegmentEnd { segment, batch_end: state.batch_end };

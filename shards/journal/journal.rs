@@ -11,7 +11,7 @@
 
 use crate::batch::{Batch, Write};
 use crate::buffer::Buffer;
-use crate::format::{self, SegmentHeader};
+use crate::format::{self, SegmentHeader, in_blocks};
 use crate::limits::{BLOCK, BUFFER_KEPT, Config, Identity, SPARES_MAX};
 use crate::record::{Position, Record};
 use crate::scan::SegmentReader;
@@ -151,8 +151,19 @@ impl Journal {
     /// A batch, if there is something to say, nothing is on its way, and there is room.
     pub fn begin_batch(&mut self) -> Option<Batch<'_>> {
         let waits = self.said > self.completed || self.frees();
-        let ready = matches!(self.state, State::Idle) && !self.spares.is_empty();
+        let ready = matches!(self.state, State::Idle) && (!self.is_short() || self.room() > 0);
         (waits && ready).then(|| Batch::new(self))
+    }
+
+    /// No segment is prepared: a batch goes into the one that is written, or not at all ([`Batch::has_room`]).
+    pub fn is_short(&self) -> bool {
+        self.spares.is_empty()
+    }
+
+    /// Bytes that a batch may have in the segment that is written.
+    pub(crate) fn room(&self) -> usize {
+        let left = self.current.as_ref().map_or(0, |current| (current.size - current.offset) as usize);
+        left.saturating_sub(in_blocks(self.manifest_max()))
     }
 
     /// The number of the segment whose file is to be prepared next, if one is.
@@ -236,7 +247,8 @@ impl Journal {
 
     /// The next spare becomes the segment that is written, with room for `bytes` at least.
     pub(crate) fn begin_segment(&mut self, bytes: usize) {
-        let (number, epoch) = self.spares.pop_front().expect("no batch begins without a spare segment");
+        let (number, epoch) =
+            self.spares.pop_front().expect("a batch without a spare segment has room in this one");
         let size = self.config.segment_bytes.max(format::short(bytes));
         self.segments.insert(number, Segment { size, epoch, ..Segment::default() });
         self.current = Some(Current { number, epoch, size, offset: BLOCK as u32 });

@@ -5,7 +5,7 @@
 //!
 //! `messages = Message − Removed − QueueDeleted − those of transactions without a commit`
 //!
-//! of a message's counts the largest are right, of a queue's definitions the one of the highest version.
+//! of a message's counts the largest are right, and of equal ones the last, of a queue's definitions the one of the highest version.
 //!
 //! There are *things* (queues, messages, prepared and decided transactions), which are there until the journal is told otherwise,
 //! and *amendments*, which say something about things in the segments that they name, and are needed while those segments are there.
@@ -120,7 +120,8 @@ pub struct Places {
     pub last: u64,
 }
 
-/// A message came back to its queue. Amends the segment in which its record lies; holds if its `acquired_count` is the largest.
+/// A message came back to its queue. Amends the segment in which its record lies; holds if its `acquired_count` is the largest, and of
+/// several with the same one if it is the last.
 #[derive(Archive, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct Returned {
     pub uid: u64,

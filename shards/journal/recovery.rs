@@ -291,7 +291,9 @@ impl Recovery {
             }
             match messages.peek_mut() {
                 Some(message) if (message.uid, message.place) == (back.uid, back.place) => {
-                    let holds = back.acquired_count > message.acquired_count;
+                    // It may have been written while somebody had it.
+                    let holds =
+                        (back.acquired_count, back.position) > (message.acquired_count, message.position);
                     if holds {
                         message.acquired_count = back.acquired_count;
                         message.delivery_count = back.delivery_count;

@@ -337,6 +337,14 @@ impl Client {
         self.protocol.settle(link, delivery_id, state);
     }
 
+    /// Accepts all that has arrived on a link.
+    pub fn accept_all(&mut self, link: LinkId) {
+        for received in self.received.iter().filter(|received| received.link == link) {
+            self.protocol.settle(link, received.delivery_id, &DeliveryState::Accepted);
+        }
+        self.received.retain(|received| received.link != link);
+    }
+
     /// Says that it is at work on a delivery.
     pub fn renew(&mut self, link: LinkId, delivery_id: u32) {
         self.protocol.renew(link, delivery_id);

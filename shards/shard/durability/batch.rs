@@ -10,7 +10,9 @@ use corelane_journal::{
     self as journal, Batch, Decided, Details, Done, Placed, Position, Prepared, Returned, Started, Stopped,
     TransactionName, Write,
 };
+use hashbrown::HashMap;
 
+use super::leaving::Leaving;
 use super::{Durability, Said, definition};
 use crate::Shard;
 use crate::effect::Effect;
@@ -38,6 +40,20 @@ struct Sources<'a> {
     engine: &'a Engine<Message>,
     queues: &'a mut Queues,
     participations: &'a Participations,
+    leaving: &'a Leaving,
+    decided: &'a HashMap<TransactionName, Position>,
+}
+
+impl Placing {
+    fn clear(&mut self) {
+        self.messages.clear();
+        self.departures.clear();
+        self.queues.clear();
+        self.prepared.clear();
+        self.decided.clear();
+        self.letters.clear();
+        self.forgotten.clear();
+    }
 }
 
 impl Shard {
@@ -64,43 +80,46 @@ impl Shard {
         let Shard { durability: Some(durability), engine, queues, participations, effects, .. } = self else {
             return false;
         };
-        let Durability { journal, line, begun, placing, removals, leaving, decided, whole, .. } =
-            &mut **durability;
+        let Durability {
+            journal, line, begun, placing, removals, leaving, decided, whole, taken, waits, ..
+        } = &mut **durability;
+        let is_short = journal.is_short();
+        if *waits {
+            return false;
+        }
         let Some(mut batch) = journal.begin_batch() else { return false };
-        let mut sources = Sources { engine, queues, participations };
+        let mut sources = Sources { engine, queues, participations, leaving, decided };
         let mut open = false;
         let mut cleaned = None;
         let mut count = 0;
         while let Some(said) = line.pop_front() {
             count += 1;
-            match said {
+            match &said {
                 Said::Begin => open = true,
                 Said::End => open = false,
-                Said::Removed(removal) => removals.push(removal),
-                Said::Forgotten(position) => placing.forgotten.push(position),
-                Said::DepartureAgain { key, message, payload } => {
-                    if let Some(departure) = leaving.get(key) {
-                        let placed = batch.message(&message, &payload, Some(departure.source.position));
-                        placing.departures.push((key, placed));
-                    }
-                }
-                Said::DecidedAgain { name, participants } => {
-                    if let Some(position) = decided.get(&name) {
-                        let again = Decided { transaction: name, participants };
-                        placing.decided.push((name, batch.decided(&again, Some(*position))));
-                    }
-                }
-                Said::Cleaned { segment } => cleaned = Some(segment),
+                Said::Removed(removal) => removals.push(*removal),
+                Said::Cleaned { segment } => cleaned = Some(*segment),
                 said => sources.encode(said, &mut batch, placing),
             }
-            if !open && !*whole && batch.is_full() {
+            if is_short {
+                taken.push(said);
+            }
+            if !open && !*whole && batch.is_full_with(removals.len()) {
                 break;
             }
         }
-        *whole &= !line.is_empty();
         sources.letters(&mut batch, placing);
         batch.remove(removals);
         removals.clear();
+        if !batch.has_room() {
+            // As if nothing had been begun: there may be less to say when there is room again, or when it is tried again.
+            taken.drain(..).rev().for_each(|said| line.push_front(said));
+            placing.clear();
+            *waits = true;
+            return false;
+        }
+        taken.clear();
+        *whole &= !line.is_empty();
         if let Some(segment) = cleaned {
             batch.cleaned(segment);
         }
@@ -113,8 +132,8 @@ impl Shard {
 }
 
 impl Sources<'_> {
-    fn encode(&mut self, said: Said, batch: &mut Batch<'_>, placing: &mut Placing) {
-        match said {
+    fn encode(&mut self, said: &Said, batch: &mut Batch<'_>, placing: &mut Placing) {
+        match *said {
             Said::Message { queue, place } => self.message((queue, place), None, None, batch, placing),
             Said::MessageAgain { queue, place } => {
                 let position = self.engine.message_at(queue, place).and_then(|message| message.position);
@@ -135,23 +154,33 @@ impl Sources<'_> {
             Said::QueueDeleted { uid, since, definition } => batch.queue_deleted(uid, since, definition),
             Said::Prepared { transaction } => self.prepared(transaction, false, batch, placing),
             Said::PreparedAgain { transaction } => self.prepared(transaction, true, batch, placing),
-            Said::Decided { name, participants } => {
-                let decided = Decided { transaction: name, participants };
+            Said::Decided { name, ref participants } => {
+                let decided = Decided { transaction: name, participants: participants.clone() };
                 placing.decided.push((name, batch.decided(&decided, None)));
             }
-            Said::Done { name, committed, prepared, segments } => {
+            Said::DecidedAgain { name, ref participants } => {
+                if let Some(position) = self.decided.get(&name) {
+                    let again = Decided { transaction: name, participants: participants.clone() };
+                    placing.decided.push((name, batch.decided(&again, Some(*position))));
+                }
+            }
+            Said::Done { name, committed, prepared, ref segments } => {
+                let segments = segments.clone();
                 batch.done(&Done { transaction: name, committed, segments }, prepared);
             }
+            Said::DepartureAgain { key, ref message, ref payload } => {
+                if let Some(departure) = self.leaving.get(key) {
+                    let placed = batch.message(message, payload, Some(departure.source.position));
+                    placing.departures.push((key, placed));
+                }
+            }
+            Said::Forgotten(position) => placing.forgotten.push(position),
             Said::Started { time, shards, boot } => batch.started(&Started { boot, shards, time }),
             Said::Stopped { time } => batch.stopped(&Stopped { time }),
-            Said::Carried(record) => batch.carry(&record),
-            Said::Begin
-            | Said::End
-            | Said::Removed(_)
-            | Said::Forgotten(_)
-            | Said::DepartureAgain { .. }
-            | Said::DecidedAgain { .. }
-            | Said::Cleaned { .. } => unreachable!("they need no source"),
+            Said::Carried(ref record) => batch.carry(record),
+            Said::Begin | Said::End | Said::Removed(_) | Said::Cleaned { .. } => {
+                unreachable!("they need no source")
+            }
         }
     }
 

@@ -28,7 +28,8 @@ impl Shard {
     /// Goes on with cleaning, if there is something to clean and nothing of it is on its way.
     pub(super) fn clean_journal(&mut self) {
         let Shard { durability: Some(durability), effects, .. } = self else { return };
-        if durability.restoring.is_some() || durability.journal.is_failed() {
+        // What is left of the last segment is for what is gone.
+        if durability.restoring.is_some() || durability.journal.is_failed() || durability.journal.is_short() {
             return;
         }
         if durability.cleaning.is_none() {

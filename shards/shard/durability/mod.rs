@@ -77,9 +77,13 @@ pub(crate) struct Durability {
     refused: Option<String>,
     /// The next batch goes on to the end of the line: something has changed its place here since it was said.
     whole: bool,
+    /// What was to be written did not fit into what is left of the last segment: it is tried again when one was made or refused.
+    waits: bool,
     /// Kept for their memory.
     placing: Placing,
     removals: Vec<Removal>,
+    /// What the batch in hand says, while there is no other segment.
+    taken: Vec<Said>,
 }
 
 /// Something that has to be written.
@@ -190,6 +194,8 @@ impl Durability {
             whole: false,
             placing: Placing::default(),
             removals: Vec::new(),
+            waits: false,
+            taken: Vec::new(),
         }
     }
 
@@ -343,6 +349,7 @@ impl Shard {
     pub(crate) fn on_segment_prepared(&mut self, number: u32, epoch: u64) {
         let Some(durability) = &mut self.durability else { return };
         durability.preparing = false;
+        durability.waits = false;
         durability.refused = None;
         durability.journal.handle_spare(number, epoch);
     }
@@ -351,6 +358,7 @@ impl Shard {
     pub(crate) fn on_segment_refused(&mut self, now: u64, reason: String) {
         let Some(durability) = &mut self.durability else { return };
         durability.preparing = false;
+        durability.waits = false;
         durability.prepare_at = now.saturating_add(SEGMENT_RETRY_US);
         if durability.refused.is_none() {
             let text = format!(

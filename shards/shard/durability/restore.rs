@@ -53,6 +53,8 @@ pub(super) struct Restoring {
     /// Those that go back to their queues, in the order of queue and place.
     messages: Vec<LiveMessage>,
     returned: Vec<LastReturn>,
+    /// What a transaction gave back that is committed now, by uid and place.
+    given_back: BTreeMap<(u64, u64), journal::Returned>,
     /// By uid.
     waiting: HashMap<u64, Waiting>,
     /// By their index in `messages`: read, and not their turn yet.
@@ -90,21 +92,32 @@ impl Restoring {
     }
 }
 
-/// What becomes of the transactions that are open: the messages that are there then, and what is to be said. All of it together.
-fn resolve(recovered: &Recovered, decisions: &Decisions) -> (Vec<LiveMessage>, Vec<Said>, RestoreSummary) {
-    let mut summary = RestoreSummary::default();
-    let mut said = Vec::new();
+/// What becomes of the transactions that are open.
+#[derive(Default)]
+struct Resolved {
+    /// The messages that are there then.
+    kept: Vec<LiveMessage>,
+    given_back: BTreeMap<(u64, u64), journal::Returned>,
+    /// What is to be said of it, all together.
+    said: Vec<Said>,
+    summary: RestoreSummary,
+}
+
+fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
+    let Resolved { mut kept, mut given_back, mut said, mut summary } = Resolved::default();
     let mut gone: BTreeSet<(u64, u64)> = BTreeSet::new();
     let mut segments: BTreeMap<TransactionName, BTreeSet<u32>> = BTreeMap::new();
     for (name, transaction) in &recovered.transactions {
         let Some((_, prepared)) = &transaction.prepared else { continue };
         if decisions.decided.contains(name) {
             gone.extend(&prepared.removed);
-            let returned = prepared.returned.iter().cloned();
-            said.extend(returned.map(|returned| Said::Carried(Box::new(Record::Returned(returned)))));
+            for returned in &prepared.returned {
+                said.push(Said::Carried(Box::new(Record::Returned(returned.clone()))));
+                given_back.insert((returned.uid, returned.place), returned.clone());
+            }
         }
     }
-    let mut kept = Vec::with_capacity(recovered.messages.len());
+    kept.reserve(recovered.messages.len());
     for message in &recovered.messages {
         let LiveMessage { uid, place, position, .. } = *message;
         let mut is_gone = gone.contains(&(uid, place));
@@ -115,7 +128,11 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> (Vec<LiveMessage>, V
         if is_gone {
             said.push(Said::Removed(Removal { uid, place, position }));
         } else {
-            kept.push(*message);
+            let mut message = *message;
+            if let Some(back) = given_back.get(&(uid, place)) {
+                (message.delivery_count, message.acquired_count) = (back.delivery_count, back.acquired_count);
+            }
+            kept.push(message);
         }
     }
     for (name, transaction) in &recovered.transactions {
@@ -130,14 +147,14 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> (Vec<LiveMessage>, V
         of_it.insert(position.segment);
         said.push(Said::Done { name: *name, committed, prepared, segments: of_it.into_iter().collect() });
     }
-    (kept, said, summary)
+    Resolved { kept, given_back, said, summary }
 }
 
 impl Shard {
     /// From now on durable messages are kept, after what there was before. Everything that was found is to be handed to
     /// [`Self::restore_record`] next, segment by segment, and then comes [`Self::end_restore`]; all before the first event.
     pub fn begin_restore(&mut self, now: u64, recovered: Recovered, decisions: &Decisions) {
-        let (kept, resolved, mut summary) = resolve(&recovered, decisions);
+        let Resolved { kept, given_back, said, mut summary } = resolve(&recovered, decisions);
         let Recovered { queues, returned, transactions, clean, uid_end, sequence_end, journal, .. } =
             recovered;
         let lowest_uid =
@@ -146,7 +163,7 @@ impl Shard {
         let mut durability = Durability::new(journal, uid_end.max(lowest_uid), boot, self.shards);
         durability.say(Said::Started { time: now, boot, shards: self.shards as u16 });
         durability.say(Said::Begin);
-        resolved.into_iter().for_each(|said| durability.say(said));
+        said.into_iter().for_each(|said| durability.say(said));
         durability.say(Said::End);
         for (name, transaction) in transactions {
             // Nobody has to ask any more, if no shard has its part open.
@@ -178,7 +195,8 @@ impl Shard {
             }
         }
         let early = BTreeMap::new();
-        let restoring = Restoring { messages: kept, returned, waiting, early, sequence_end, clean, summary };
+        let restoring =
+            Restoring { messages: kept, returned, given_back, waiting, early, sequence_end, clean, summary };
         if let Some(durability) = &mut self.durability {
             durability.restoring = Some(Box::new(restoring));
         }
@@ -265,8 +283,14 @@ impl Shard {
             message.restore_deaths(&details.deaths);
         }
         let last_return = restoring.return_of(record.uid, record.place);
-        let held_until = last_return.map_or(record.held_until, |last| last.held_until);
-        let misses_return = last_return.is_some();
+        let mut held_until = last_return.map_or(record.held_until, |last| last.held_until);
+        let mut misses_return = last_return.is_some();
+        if let Some(back) = restoring.given_back.get(&(record.uid, record.place)) {
+            (held_until, misses_return) = (back.held_until, false);
+            if let Ok(map) = Map::decode(&back.annotations) {
+                message.restore_annotations(map);
+            }
+        }
         let loaded = Loaded { message, expires_at: record.expires_at, held_until, misses_return };
         restoring.early.insert(index, loaded);
         self.restore_ready(now, restoring, record.uid);

@@ -1,0 +1,199 @@
+//! The disk itself: room on it, clean-up, and what it does wrong.
+
+use corelane_sim::{DiskSetup, Setup};
+use corelane_wire::amqp10::DeliveryState;
+
+use crate::{Stage, bodies, name_at};
+
+fn setup(disk: DiskSetup) -> Setup {
+    Setup { disk: Some(disk), ..Setup::durable(1, 1) }
+}
+
+#[test]
+fn cleaning_frees_segments_and_loses_nothing() {
+    for seed in 0..10 {
+        let mut stage = Stage::new(1, seed);
+        let sender = stage.sender("busy");
+        let rare = stage.sender("rare");
+        let receiver = stage.receiver("busy");
+        let client = stage.client;
+        stage.world.clients[client].credit(receiver, 100_000);
+        let filler = "f".repeat(500);
+        for n in 0..1500 {
+            stage.post(sender, &filler);
+            if n % 100 == 0 {
+                stage.post(rare, &format!("rare {n}"));
+            }
+            if n % 10 == 9 {
+                stage.world.run();
+                // Late enough for them to be written.
+                stage.world.clients[client].accept_all(receiver);
+                stage.world.run();
+            }
+        }
+        stage.world.run();
+        let disk = &stage.world.disks[0];
+        assert!(disk.bytes_written > 15 * 16 * 4096, "{}", disk.bytes_written);
+        assert!(disk.freed >= 8, "{} of {:?}", disk.freed, disk.segments());
+        assert!(stage.world.disks[0].freed > 5);
+        let expect: Vec<String> = (0..1500).step_by(100).map(|n| format!("rare {n}")).collect();
+        for _ in 0..2 {
+            let restart = stage.crash();
+            assert_eq!(restart.messages(), 15);
+            assert!(!restart.is_damaged());
+        }
+        assert!(stage.world.disks[0].segments().len() <= 8, "{:?}", stage.world.disks[0].segments());
+        assert_eq!(stage.take_bodies("rare"), expect);
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_producers_lets_consumers_go_on_and_recovers() {
+    let mut stage = Stage::with(&setup(DiskSetup { files_max: 4, ..DiskSetup::default() }));
+    let sender = stage.sender("q");
+    let body = "b".repeat(2000);
+    let mut accepted = 0;
+    let mut refused = false;
+    for n in 0..400 {
+        let token = stage.post(sender, &format!("{n} {body}"));
+        stage.world.run();
+        match stage.outcome(token) {
+            "accepted" => accepted += 1,
+            other => {
+                assert_eq!(other, "rejected amqp:resource-limit-exceeded");
+                refused = true;
+                break;
+            }
+        }
+    }
+    assert!(refused && accepted > 10, "{accepted} were accepted");
+    assert_eq!(stage.world.warnings.len(), 1, "{:?}", stage.world.warnings);
+    // Transient messages are taken all the same.
+    let client = stage.client;
+    let token = stage.world.clients[client].send(sender, "transient");
+    stage.world.run();
+    assert_eq!(stage.outcome(token), "accepted");
+    // What was accepted is there after a crash.
+    assert_eq!(stage.crash().messages(), accepted);
+    let sender = stage.sender("q");
+    stage.world.advance(2_000_000);
+    let token = stage.post(sender, "still full");
+    stage.world.run();
+    assert_ne!(stage.outcome(token), "accepted");
+    let received = stage.take("q");
+    assert_eq!(received.len() as u64, accepted);
+    for _ in 0..5 {
+        stage.world.advance(2_000_000);
+    }
+    let token = stage.post(sender, "there is room again");
+    stage.world.run();
+    assert_eq!(stage.outcome(token), "accepted");
+    stage.crash();
+    assert_eq!(stage.take_bodies("q"), ["there is room again"]);
+}
+
+#[test]
+fn after_a_failed_write_nothing_is_promised_any_more() {
+    for seed in 0..20 {
+        let mut stage = Stage::with(&Setup { seed, ..setup(DiskSetup::default()) });
+        stage.send("q", &["before"]);
+        let sender = stage.sender("q");
+        stage.hold_disks(true);
+        let first = stage.post(sender, "in the write that fails");
+        stage.world.run();
+        let second = stage.post(sender, "behind it");
+        stage.world.run();
+        stage.world.disks[0].fails_next = true;
+        stage.hold_disks(false);
+        stage.world.run();
+        assert_eq!((stage.outcome(first), stage.outcome(second)), ("nothing", "nothing"));
+        assert_eq!(stage.world.warnings.len(), 1, "{:?}", stage.world.warnings);
+        let third = stage.post(sender, "when it is known");
+        stage.world.run();
+        assert_eq!(stage.outcome(third), "rejected amqp:resource-limit-exceeded");
+        // Consumers go on.
+        let receiver = stage.receiver("q");
+        let received = stage.receive(receiver, 10);
+        assert_eq!(bodies(&received), ["before", "in the write that fails", "behind it"]);
+        stage.settle(&received[0], &DeliveryState::Accepted);
+        stage.world.advance(10_000_000);
+        assert!(!stage.world.disks[0].is_writing());
+        stage.crash();
+        let found = stage.take_bodies("q");
+        assert!(found == ["before"] || found == ["before", "in the write that fails"], "{found:?}");
+    }
+}
+
+#[test]
+fn a_slow_disk_on_one_shard_holds_up_nobody_else() {
+    let mut stage = Stage::new(2, 1);
+    let senders = [0, 1].map(|shard| stage.sender(&name_at(shard, 2)));
+    stage.world.disks[0].held = true;
+    let tokens = senders.map(|sender| stage.post(sender, "m"));
+    stage.world.run();
+    assert_eq!(tokens.map(|token| stage.outcome(token).to_owned()), ["nothing", "accepted"]);
+    stage.world.advance(5_000_000);
+    let token = stage.post(senders[1], "n");
+    stage.world.run();
+    assert_eq!(stage.outcome(token), "accepted");
+    stage.world.disks[0].held = false;
+    stage.world.run();
+    assert_eq!(stage.outcome(tokens[0]), "accepted");
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_not_cleaned_and_loses_nothing() {
+    let mut stage = Stage::new(1, 5);
+    let sender = stage.sender("q");
+    stage.world.disks[0].unreadable = true;
+    let filler = "f".repeat(500);
+    stage.send("rare", &["rare"]);
+    let receiver = stage.receiver("q");
+    stage.world.clients[stage.client].credit(receiver, 100_000);
+    for _ in 0..150 {
+        (0..10).for_each(|_| {
+            stage.post(sender, &filler);
+        });
+        stage.world.run();
+        stage.world.clients[stage.client].accept_all(receiver);
+        stage.world.run();
+    }
+    assert!(
+        stage.world.warnings.iter().any(|text| text.contains("cannot be cleaned")),
+        "{:?}",
+        stage.world.warnings
+    );
+    stage.world.disks[0].unreadable = false;
+    assert_eq!(stage.crash().messages(), 1);
+    assert_eq!(stage.take_bodies("rare"), ["rare"]);
+}
+
+#[test]
+fn a_bit_that_turned_costs_what_it_hit_and_is_reported() {
+    let mut lost = 0;
+    for seed in 0..60 {
+        let mut stage = Stage::with(&Setup { seed, ..setup(DiskSetup::default()) });
+        let all: Vec<String> = (0..60).map(|n| format!("message {n:0>200}")).collect();
+        let sender = stage.sender("q");
+        for body in &all {
+            stage.post(sender, body);
+            stage.world.run();
+        }
+        stage.world.crash();
+        let mut random = corelane_sim::Random::new(seed);
+        stage.world.disks[0].rot(&mut random);
+        let restart = stage.world.restart();
+        stage.client = stage.world.connect(0);
+        let found = stage.take_bodies("q");
+        let missing: Vec<&String> = all.iter().filter(|body| !found.contains(body)).collect();
+        assert!(found.iter().eq(all.iter().filter(|body| found.contains(body))), "order holds");
+        assert!(missing.len() <= 1 || found.is_empty(), "seed {seed}: {missing:?}");
+        lost += missing.len();
+        if !missing.is_empty() {
+            assert!(restart.is_damaged(), "seed {seed}: {:?} lost, {:?}", missing.len(), restart);
+        }
+        let again = stage.crash();
+        assert_eq!(again.messages(), 0);
+    }
+    assert!(lost > 0);
+}

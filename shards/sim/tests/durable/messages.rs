@@ -1,0 +1,326 @@
+//! Messages: which are there, in what order, and with what counts.
+
+use corelane_sim::{ReceiverOptions, Setup};
+use corelane_wire::amqp10::{DeliveryState, Header, Map, MapWriter, Modified, Properties, Value};
+
+use crate::{Stage, bodies, durable, name_at, rule};
+
+const SECOND: u64 = 1_000_000;
+
+fn numbers(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|n| format!("message {n}")).collect()
+}
+
+fn refs(bodies: &[String]) -> Vec<&str> {
+    bodies.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn what_was_accepted_is_there_once_and_in_order() {
+    for shards in [1, 2] {
+        for seed in 0..20 {
+            let mut stage = Stage::new(shards, seed);
+            let queues: Vec<String> = (0..shards).map(|shard| name_at(shard, shards)).collect();
+            let all = numbers(0..100);
+            for queue in &queues {
+                stage.send(queue, &refs(&all));
+            }
+            for _ in 0..3 {
+                let restart = stage.crash();
+                assert_eq!(restart.messages(), 100 * shards as u64);
+                assert!(!restart.clean && !restart.is_damaged());
+            }
+            for queue in &queues {
+                assert_eq!(stage.take_bodies(queue), all, "{shards} shards, seed {seed}");
+            }
+            assert_eq!(stage.crash().messages(), 0, "what was accepted by its consumer is gone");
+        }
+    }
+}
+
+#[test]
+fn a_producer_hears_of_it_when_it_is_synced() {
+    for shards in [1, 2] {
+        for shard in 0..shards {
+            let mut stage = Stage::new(shards, 3);
+            let queue = name_at(shard, shards);
+            let sender = stage.sender(&queue);
+            stage.hold_disks(true);
+            let token = stage.post(sender, "kept");
+            stage.world.run();
+            assert_eq!(stage.outcome(token), "nothing");
+            assert_eq!(stage.depth(&queue), 1, "it is there, and may be delivered");
+            assert!(stage.world.disks[shard].is_writing());
+            stage.hold_disks(false);
+            stage.world.run();
+            assert_eq!(stage.outcome(token), "accepted");
+        }
+    }
+}
+
+#[test]
+fn all_that_gathers_during_a_write_goes_with_the_next_one() {
+    let mut stage = Stage::new(1, 3);
+    let sender = stage.sender("q");
+    let before = stage.world.disks[0].writes;
+    stage.hold_disks(true);
+    let tokens: Vec<u64> = (0..50)
+        .map(|n| {
+            let token = stage.post(sender, &format!("{n}"));
+            stage.world.run();
+            token
+        })
+        .collect();
+    stage.hold_disks(false);
+    stage.world.run();
+    assert!(tokens.iter().all(|token| stage.outcome(*token) == "accepted"));
+    assert_eq!(stage.world.disks[0].writes, before + 2);
+}
+
+#[test]
+fn what_is_settled_before_its_batch_is_never_written() {
+    let mut stage = Stage::new(1, 3);
+    let sender = stage.sender("q");
+    stage.send("other", &["first"]);
+    let receiver = stage.receiver("q");
+    stage.world.clients[stage.client].credit(receiver, 10);
+    stage.world.clients[stage.client].accepts = true;
+    stage.hold_disks(true);
+    let first = stage.post_with(sender, "occupies the disk", &durable());
+    stage.world.run();
+    let token = stage.post(sender, "gone before it was written");
+    stage.world.run();
+    assert_eq!((stage.depth("q"), stage.outcome(token)), (0, "nothing"));
+    stage.hold_disks(false);
+    stage.world.run();
+    assert_eq!((stage.outcome(first), stage.outcome(token)), ("accepted", "accepted"));
+    assert!(stage.world.disks[0].contains("occupies the disk"));
+    assert!(!stage.world.disks[0].contains("gone before it was written"));
+    assert_eq!(stage.crash().messages(), 1, "the other queue's");
+}
+
+#[test]
+fn transient_messages_are_gone_and_leave_no_trace() {
+    let mut stage = Stage::new(1, 1);
+    let sender = stage.sender("q");
+    for n in 0..20 {
+        let header = Header { durable: n % 2 == 0, ..Header::default() };
+        stage.post_with(sender, &format!("number {n}"), &header);
+    }
+    stage.world.run();
+    assert_eq!(stage.depth("q"), 20);
+    assert!(!stage.world.disks[0].contains("number 7"));
+    stage.crash();
+    let even: Vec<String> = (0..20).step_by(2).map(|n| format!("number {n}")).collect();
+    assert_eq!(stage.take_bodies("q"), even);
+}
+
+#[test]
+fn order_holds_between_what_was_there_and_what_comes() {
+    let mut stage = Stage::new(1, 1);
+    stage.send("q", &["1", "2"]);
+    stage.crash();
+    stage.send("q", &["3"]);
+    stage.crash();
+    stage.send("q", &["4"]);
+    assert_eq!(stage.take_bodies("q"), ["1", "2", "3", "4"]);
+}
+
+#[test]
+fn priorities_are_what_they_were() {
+    let rules = vec![rule("q", |rule| rule.priorities = Some(true))];
+    let mut stage = Stage::with_rules(1, 1, rules);
+    let sender = stage.sender("q");
+    for (n, priority) in [4, 9, 0, 4, 9, 0].into_iter().enumerate() {
+        stage.post_with(sender, &format!("{priority}-{n}"), &Header { priority, ..durable() });
+    }
+    stage.world.run();
+    stage.crash();
+    assert_eq!(stage.take_bodies("q"), ["9-1", "9-4", "4-0", "4-3", "0-2", "0-5"]);
+}
+
+#[test]
+fn what_was_delivered_is_redelivered_and_the_rest_may_have_been() {
+    let mut stage = Stage::new(1, 1);
+    stage.send("q", &["1", "2"]);
+    let receiver = stage.receiver("q");
+    let received = stage.receive(receiver, 1);
+    assert_eq!(bodies(&received), ["1"]);
+    assert!(received[0].first_acquirer);
+    stage.crash();
+    let received = stage.take("q");
+    assert_eq!(bodies(&received), ["1", "2"]);
+    assert!(!received[0].first_acquirer, "it was delivered before");
+    assert_eq!((received[0].delivery_count, received[1].delivery_count), (0, 0));
+}
+
+#[test]
+fn after_a_stop_in_order_only_what_was_delivered_is_redelivered() {
+    for shards in [1, 2] {
+        let queue = name_at(shards - 1, shards);
+        let mut stage = Stage::new(shards, 1);
+        stage.send(&queue, &["1", "2", "3"]);
+        let receiver = stage.receiver(&queue);
+        let received = stage.receive(receiver, 2);
+        assert_eq!(bodies(&received), ["1", "2"]);
+        let restart = stage.stop();
+        assert!(restart.clean);
+        let received = stage.take(&queue);
+        assert_eq!(bodies(&received), ["1", "2", "3"]);
+        let first: Vec<bool> = received.iter().map(|received| received.first_acquirer).collect();
+        assert_eq!(first, [false, false, true]);
+        // Its peer may have failed on the oldest.
+        let counts: Vec<u32> = received.iter().map(|received| received.delivery_count).collect();
+        assert_eq!(counts, [1, 0, 0]);
+    }
+}
+
+#[test]
+fn what_was_given_back_has_its_counts_and_annotations() {
+    for is_clean in [false, true] {
+        let mut stage = Stage::new(1, 1);
+        stage.send("q", &["released", "failed", "failed twice", "never"]);
+        let receiver = stage.receiver("q");
+        let received = stage.receive(receiver, 3);
+        stage.settle(&received[0], &DeliveryState::Released);
+        let mut bytes = Vec::new();
+        let mut map = MapWriter::new(&mut bytes);
+        map.symbol("x-opt-note", &Value::String("broken"));
+        map.finish();
+        let failed = Modified {
+            delivery_failed: true,
+            undeliverable_here: false,
+            message_annotations: Map::decode(&bytes).ok(),
+        };
+        stage.settle(&received[1], &DeliveryState::Modified(failed));
+        let failed = Modified { delivery_failed: true, ..Modified::default() };
+        stage.settle(&received[2], &DeliveryState::Modified(failed));
+        let second = stage.receiver("q");
+        let again = stage.receive(second, 3);
+        assert_eq!(bodies(&again), ["released", "failed", "failed twice"]);
+        stage.settle(&again[2], &DeliveryState::Modified(failed));
+        stage.settle(&again[0], &DeliveryState::Released);
+        stage.settle(&again[1], &DeliveryState::Released);
+        if is_clean {
+            stage.stop()
+        } else {
+            stage.crash()
+        };
+        for _ in 0..2 {
+            let all = stage.receiver("q");
+            let received = stage.receive(all, 10);
+            assert_eq!(bodies(&received), ["released", "failed", "failed twice", "never"]);
+            let counts: Vec<u32> = received.iter().map(|received| received.delivery_count).collect();
+            assert_eq!(counts, [0, 1, 2, 0]);
+            let first: Vec<bool> = received[..3].iter().map(|received| received.first_acquirer).collect();
+            assert_eq!(first, [false; 3]);
+            assert_eq!(received[1].annotations, [("x-opt-note".to_owned(), "broken".to_owned())]);
+            stage.crash();
+        }
+    }
+}
+
+#[test]
+fn what_was_written_while_somebody_had_it_has_the_counts_of_its_return() {
+    let mut stage = Stage::new(1, 1);
+    let receiver = stage.receiver("q");
+    stage.world.clients[stage.client].credit(receiver, 1);
+    stage.hold_disks(true);
+    stage.send_without_answer("q", "m");
+    stage.hold_disks(false);
+    stage.world.run();
+    let received = stage.world.clients[stage.client].received[0].clone();
+    let failed = Modified { delivery_failed: true, ..Modified::default() };
+    stage.settle(&received, &DeliveryState::Modified(failed));
+    stage.crash();
+    let received = stage.take("q");
+    assert_eq!((received[0].delivery_count, received[0].first_acquirer), (1, false));
+}
+
+#[test]
+fn what_expires_meanwhile_is_gone_and_what_was_delayed_comes_in_time() {
+    let mut stage = Stage::new(1, 1);
+    let sender = stage.sender("q");
+    stage.post_with(sender, "short", &Header { ttl: Some(1000), ..durable() });
+    stage.post_with(sender, "long", &Header { ttl: Some(60_000), ..durable() });
+    let delay = [("x-opt-delivery-delay", Value::Ulong(30_000))];
+    let client = &mut stage.world.clients[stage.client];
+    client.send_whole((sender, None), "delayed", &Properties::default(), (&[], &delay), &durable());
+    stage.world.run();
+    assert_eq!(stage.depth("q"), 3);
+    stage.world.crash();
+    stage.world.pass(2 * SECOND);
+    stage.world.restart();
+    stage.client = stage.world.connect(0);
+    stage.world.advance(SECOND);
+    assert_eq!(stage.depth("q"), 2);
+    let receiver = stage.receiver("q");
+    let received = stage.receive(receiver, 10);
+    assert_eq!(bodies(&received), ["long"]);
+    stage.settle(&received[0], &DeliveryState::Accepted);
+    stage.world.crash();
+    stage.world.pass(28 * SECOND);
+    stage.world.restart();
+    stage.client = stage.world.connect(0);
+    stage.world.advance(SECOND);
+    assert_eq!(stage.take_bodies("q"), ["delayed"]);
+    assert_eq!(stage.crash().messages(), 0);
+}
+
+#[test]
+fn a_last_value_is_the_only_one() {
+    let rules = vec![rule("q", |rule| rule.last_value_key = Some("key".into()))];
+    for seed in 0..10 {
+        let mut stage = Stage::with_rules(1, seed, rules.clone());
+        let sender = stage.sender("q");
+        for n in 0..30 {
+            let client = &mut stage.world.clients[stage.client];
+            let key = format!("k{}", n % 3);
+            let application = [("key", Value::String(&key))];
+            client.send_with(sender, &format!("{n}"), &Properties::default(), &application, &durable());
+            if n % 7 == 0 {
+                stage.world.run();
+            }
+        }
+        stage.world.run();
+        assert_eq!(stage.crash().messages(), 3);
+        let sender = stage.sender("q");
+        let client = &mut stage.world.clients[stage.client];
+        let application = [("key", Value::String("k1"))];
+        client.send_with(sender, "new", &Properties::default(), &application, &durable());
+        stage.world.run();
+        stage.crash();
+        assert_eq!(stage.take_bodies("q"), ["27", "29", "new"]);
+    }
+}
+
+#[test]
+fn messages_larger_than_a_segment_are_kept_too() {
+    let mut stage = Stage::new(1, 1);
+    let large = "x".repeat(300_000);
+    stage.send("q", &["before", &large, "after"]);
+    stage.crash();
+    assert_eq!(stage.take_bodies("q"), ["before", &large, "after"]);
+}
+
+#[test]
+fn browsing_changes_nothing() {
+    let mut stage = Stage::new(1, 1);
+    stage.send("q", &["1", "2"]);
+    let before = stage.world.disks[0].writes;
+    let browser = stage.receiver_with("q", &ReceiverOptions { browse: true, ..ReceiverOptions::default() });
+    let seen = stage.receive(browser, 10);
+    assert_eq!(bodies(&seen), ["1", "2"]);
+    stage.settle(&seen[0], &DeliveryState::Accepted);
+    assert_eq!(stage.world.disks[0].writes, before);
+    stage.crash();
+    assert_eq!(stage.take_bodies("q"), ["1", "2"]);
+}
+
+#[test]
+fn without_a_disk_nothing_waits() {
+    let mut stage = Stage::with(&Setup::new(1));
+    stage.send("q", &["1"]);
+    assert!(stage.world.disks.is_empty());
+    assert_eq!(stage.take_bodies("q"), ["1"]);
+}

@@ -1,0 +1,157 @@
+//! Messages that leave their queue for another one: never half, and nowhere twice.
+
+use corelane_shard::DestinationRule;
+use corelane_sim::{Item, Operator};
+use corelane_wire::amqp10::{DeliveryState, Header, Value};
+
+use crate::{Stage, durable, name_at, other_at, rule};
+
+/// A queue on shard 0, and where its dead letters go: there, or to another shard.
+fn names(is_remote: bool) -> (String, String) {
+    (name_at(0, 2), if is_remote { name_at(1, 2) } else { other_at(0, 2) })
+}
+
+fn rules(source: &str, dead: &str) -> Vec<DestinationRule> {
+    vec![rule(source, |rule| rule.dead_letter = Some(dead.into()))]
+}
+
+/// What is in both queues, with who is where.
+fn both(stage: &mut Stage, source: &str, dead: &str) -> (Vec<String>, Vec<String>) {
+    (stage.take_bodies(source), stage.take_bodies(dead))
+}
+
+#[test]
+fn rejected_messages_are_in_one_queue_whenever_the_broker_crashes() {
+    for is_remote in [false, true] {
+        let (source, dead) = names(is_remote);
+        let mut crashes = 0;
+        for seed in 0..3 {
+            for steps in 0.. {
+                let mut stage = Stage::with_rules(2, seed, rules(&source, &dead));
+                stage.send(&source, &["1", "2", "3"]);
+                let receiver = stage.receiver(&source);
+                let received = stage.receive(receiver, 2);
+                let error = DeliveryState::Rejected { error: None };
+                let client = stage.client;
+                for received in &received {
+                    stage.world.clients[client].settle(receiver, received.delivery_id, &error);
+                }
+                let mut is_over = false;
+                for _ in 0..steps {
+                    is_over = stage.world.tick().is_none();
+                }
+                stage.crash();
+                stage.world.advance(1_000_000);
+                let (there, letters) = both(&mut stage, &source, &dead);
+                let mut all = [there.clone(), letters.clone()].concat();
+                all.sort();
+                let at = format!("remote {is_remote}, seed {seed}, {steps} steps: {there:?} and {letters:?}");
+                if is_remote {
+                    // Those that the other shard has may be there once more.
+                    all.dedup();
+                }
+                assert_eq!(all, ["1", "2", "3"], "{at}");
+                assert!(there.is_sorted() && letters.is_sorted(), "{at}");
+                assert_eq!(stage.crash().messages(), 0);
+                crashes += 1;
+                if is_over {
+                    assert_eq!(
+                        (there, letters),
+                        (vec!["3".to_owned()], vec!["1".to_owned(), "2".to_owned()])
+                    );
+                    break;
+                }
+            }
+        }
+        assert!(crashes > 20);
+    }
+}
+
+#[test]
+fn dead_letters_say_what_they_died_of() {
+    for is_remote in [false, true] {
+        let (source, dead) = names(is_remote);
+        let mut stage = Stage::with_rules(2, 1, rules(&source, &dead));
+        let sender = stage.sender(&source);
+        stage.post_with(sender, "expires", &Header { ttl: Some(100), ..durable() });
+        stage.post(sender, "rejected");
+        stage.world.run();
+        let receiver = stage.receiver(&source);
+        let received = stage.receive(receiver, 2);
+        stage.settle(&received[1], &DeliveryState::Rejected { error: None });
+        stage.settle(&received[0], &DeliveryState::Released);
+        stage.world.advance(1_000_000);
+        stage.crash();
+        let received = stage.take(&dead);
+        let reasons: Vec<(String, String)> = received
+            .iter()
+            .map(|received| {
+                let reason = received.annotations.iter().find(|(name, _)| name == "x-opt-death-reason");
+                (received.body.clone(), reason.map_or("?".to_owned(), |(_, reason)| reason.clone()))
+            })
+            .collect();
+        let expect = [("rejected", "rejected"), ("expires", "expired")];
+        assert_eq!(reasons, expect.map(|(body, reason)| (body.to_owned(), reason.to_owned())));
+    }
+}
+
+#[test]
+fn what_expires_while_the_broker_is_down_becomes_a_dead_letter() {
+    for is_remote in [false, true] {
+        let (source, dead) = names(is_remote);
+        let mut stage = Stage::with_rules(2, 1, rules(&source, &dead));
+        let sender = stage.sender(&source);
+        for n in 0..5 {
+            stage.post_with(sender, &format!("{n}"), &Header { ttl: Some(1000), ..durable() });
+        }
+        stage.world.run();
+        stage.world.crash();
+        stage.world.pass(5_000_000);
+        stage.world.restart();
+        stage.client = stage.world.connect(0);
+        stage.world.advance(1_000_000);
+        assert_eq!(stage.depth(&source), 0);
+        stage.crash();
+        assert_eq!(stage.take_bodies(&dead), ["0", "1", "2", "3", "4"]);
+    }
+}
+
+#[test]
+fn what_an_operator_moves_is_in_one_queue_whenever_the_broker_crashes() {
+    for is_remote in [false, true] {
+        let (source, target) = names(is_remote);
+        for steps in 0.. {
+            let mut stage = Stage::new(2, 1);
+            stage.send(&source, &["1", "2", "3", "4"]);
+            stage.send(&target, &["0"]);
+            let mut operator = Operator::new(&mut stage.world, 0);
+            let body = [("to", Item::Value(Value::String(&target)))];
+            operator.send(&mut stage.world, "MOVE", ("queue", &source), &[], &body);
+            let mut is_over = false;
+            for _ in 0..steps {
+                is_over = stage.world.tick().is_none();
+            }
+            let answered = operator.answers(&stage.world);
+            stage.crash();
+            let (there, moved) = both(&mut stage, &source, &target);
+            let mut all = [there.clone(), moved.clone()].concat();
+            all.sort();
+            if is_remote {
+                all.dedup();
+            }
+            assert_eq!(
+                all,
+                ["0", "1", "2", "3", "4"],
+                "remote {is_remote}, {steps} steps: {there:?} {moved:?}"
+            );
+            if let Some(answer) = answered.first() {
+                assert_eq!(answer.status, 200, "{answer:?}");
+                assert!(there.is_empty(), "what was answered has happened: {there:?}");
+            }
+            if is_over {
+                assert_eq!(answered.len(), 1);
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Transactions: all or nothing, whenever the broker crashes; and what was answered has happened.
+
+use corelane_protocol::amqp10::LinkId;
+use corelane_sim::{ReceiverOptions, SenderOptions};
+use corelane_wire::amqp10::{DeliveryState, Modified, Outcome};
+
+use crate::{Stage, name_at};
+
+/// Posts, acquires and settles on a queue of each shard, in one transaction, which is not discharged yet.
+struct Work {
+    coordinator: LinkId,
+    number: u32,
+    queues: Vec<String>,
+}
+
+const OUTCOMES: [Outcome<'static>; 4] = [
+    Outcome::Accepted,
+    Outcome::Released,
+    Outcome::Rejected { error: None },
+    Outcome::Modified(Modified {
+        delivery_failed: true,
+        undeliverable_here: false,
+        message_annotations: None,
+    }),
+];
+
+fn begin(stage: &mut Stage, shards: usize, connects: usize) -> Work {
+    let queues: Vec<String> = (0..shards).map(|shard| name_at(shard, shards)).collect();
+    for queue in &queues {
+        stage.send(queue, &["a", "b", "c", "d", "e"]);
+    }
+    stage.client = stage.world.connect(connects);
+    let client = stage.client;
+    let coordinator = stage.world.clients[client].attach_coordinator("txn", &[]);
+    let token = stage.world.clients[client].declare(coordinator);
+    stage.world.run();
+    let number =
+        stage.outcome(token).strip_prefix("declared ").expect("there is room").parse().expect("a number");
+    for queue in &queues {
+        let options = ReceiverOptions::default();
+        let receiver = stage.world.clients[client].attach_receiver(&format!("in {queue}"), queue, &options);
+        let sender = stage.world.clients[client].attach_sender(
+            &format!("to {queue}"),
+            queue,
+            &SenderOptions::default(),
+        );
+        stage.world.run();
+        let received = stage.receive(receiver, 4);
+        for (received, outcome) in received.iter().zip(OUTCOMES) {
+            stage.world.clients[client].settle_in(receiver, received.delivery_id, number, outcome);
+        }
+        for n in 0..3 {
+            let mut bytes = Vec::new();
+            corelane_wire::amqp10::Encode::encode(&crate::durable(), &mut bytes);
+            corelane_wire::amqp10::write_data(&mut bytes, format!("new {n}").as_bytes());
+            stage.world.clients[client].send_bytes_in(sender, number, &bytes);
+        }
+    }
+    stage.world.run();
+    Work { coordinator, number, queues }
+}
+
+/// What is in a queue: body, and failed deliveries.
+fn contents(stage: &mut Stage, queue: &str) -> Vec<(String, u32)> {
+    stage.take(queue).into_iter().map(|received| (received.body, received.delivery_count)).collect()
+}
+
+fn committed() -> Vec<(String, u32)> {
+    [("b", 0), ("d", 1), ("e", 0), ("new 0", 0), ("new 1", 0), ("new 2", 0)]
+        .map(|(body, count)| (body.to_owned(), count))
+        .to_vec()
+}
+
+fn rolled_back() -> Vec<(String, u32)> {
+    ["a", "b", "c", "d", "e"].map(|body| (body.to_owned(), 0)).to_vec()
+}
+
+/// Crashes after every step between the discharge and rest.
+fn crash_everywhere(shards: usize, connects: usize, fail: bool, seed: u64) -> usize {
+    let mut crashes = 0;
+    for steps in 0.. {
+        let mut stage = Stage::new(shards, seed);
+        let Work { coordinator, number, queues } = begin(&mut stage, shards, connects);
+        let token = stage.world.clients[stage.client].discharge(coordinator, number, fail);
+        let mut is_over = false;
+        for _ in 0..steps {
+            is_over = stage.world.tick().is_none();
+        }
+        let is_answered = stage.outcome(token) == "accepted";
+        assert!(is_answered || !is_over);
+        stage.crash();
+        // Once more: what was decided at the start holds.
+        if steps % 2 == 0 {
+            stage.crash();
+        }
+        let found: Vec<Vec<(String, u32)>> = queues.iter().map(|queue| contents(&mut stage, queue)).collect();
+        let at = format!("{shards} shards, from {connects}, fail {fail}, seed {seed}, after {steps} steps");
+        let is_committed = found.iter().all(|found| *found == committed());
+        // Who rolls back has failed on what was delivered.
+        let is_failed =
+            |found: &Vec<(String, u32)>| fail && found.iter().map(|(_, count)| *count).eq([1, 1, 1, 1, 0]);
+        let bodies = |found: &[(String, u32)]| found.iter().map(|(body, _)| body.clone()).collect::<Vec<_>>();
+        let is_rolled_back = found.iter().all(|found| {
+            *found == rolled_back() || (is_failed(found) && bodies(found) == bodies(&rolled_back()))
+        });
+        assert!(is_committed || is_rolled_back, "{at}: {found:?}");
+        assert!(!(fail && is_committed), "{at}");
+        assert!(fail || !is_answered || is_committed, "{at}: what was answered has happened");
+        assert_eq!(stage.crash().messages(), 0, "{at}");
+        crashes += 1;
+        if is_over {
+            break;
+        }
+    }
+    crashes
+}
+
+#[test]
+fn a_transaction_is_done_or_not_whenever_the_broker_crashes() {
+    for (shards, connects) in [(1, 0), (2, 0), (2, 1), (3, 1)] {
+        let mut crashes = 0;
+        for seed in 0..3 {
+            crashes += crash_everywhere(shards, connects, false, seed);
+        }
+        crashes += crash_everywhere(shards, connects, true, 7);
+        assert!(crashes > 15, "{crashes}");
+    }
+}
+
+#[test]
+fn a_transaction_that_was_open_never_was() {
+    for shards in [1, 2] {
+        let mut stage = Stage::new(shards, 1);
+        let Work { queues, .. } = begin(&mut stage, shards, 0);
+        stage.crash();
+        for queue in &queues {
+            assert_eq!(contents(&mut stage, queue), rolled_back());
+        }
+    }
+}
+
+#[test]
+fn a_commit_is_answered_when_it_is_synced() {
+    for shards in [1, 2] {
+        for held in 0..shards {
+            let mut stage = Stage::new(shards, 1);
+            let Work { coordinator, number, .. } = begin(&mut stage, shards, 0);
+            stage.world.disks[held].held = true;
+            let token = stage.world.clients[stage.client].discharge(coordinator, number, false);
+            stage.world.run();
+            assert_eq!(stage.outcome(token), "nothing", "{shards} shards, {held} is slow");
+            stage.world.disks[held].held = false;
+            stage.world.run();
+            assert_eq!(stage.outcome(token), "accepted");
+        }
+    }
+}
+
+#[test]
+fn what_is_over_leaves_nothing_behind() {
+    let mut stage = Stage::new(2, 1);
+    let client = stage.client;
+    let coordinator = stage.world.clients[client].attach_coordinator("txn", &[]);
+    let senders = [0, 1].map(|shard| stage.sender(&name_at(shard, 2)));
+    for n in 0..200 {
+        let token = stage.world.clients[client].declare(coordinator);
+        stage.world.run();
+        let number =
+            stage.outcome(token).strip_prefix("declared ").expect("there is room").parse().expect("a number");
+        for sender in senders {
+            let mut bytes = Vec::new();
+            corelane_wire::amqp10::Encode::encode(&crate::durable(), &mut bytes);
+            corelane_wire::amqp10::write_data(&mut bytes, format!("{n}").as_bytes());
+            stage.world.clients[client].send_bytes_in(sender, number, &bytes);
+        }
+        stage.world.run();
+        let token = stage.world.clients[client].discharge(coordinator, number, n % 5 == 0);
+        stage.world.run();
+        assert_eq!(stage.outcome(token), "accepted");
+        if n % 20 == 19 {
+            (0..2).for_each(|shard| drop(stage.take(&name_at(shard, 2))));
+        }
+    }
+    let restart = stage.crash();
+    assert_eq!(restart.messages(), 0);
+    assert!(
+        restart.summaries.iter().all(|summary| summary.committed + summary.rolled_back == 0),
+        "{restart:?}"
+    );
+    for disk in &stage.world.disks {
+        assert!(disk.segments().len() <= 7, "{:?}", disk.segments());
+    }
+}
+
+#[test]
+fn an_outcome_that_is_only_said_is_not_settled() {
+    let mut stage = Stage::new(1, 1);
+    stage.send("q", &["1"]);
+    let receiver = stage.receiver("q");
+    let received = stage.receive(receiver, 1);
+    stage.hold_disks(true);
+    stage.settle(&received[0], &DeliveryState::Accepted);
+    let disk = &stage.world.disks[0];
+    assert!(disk.is_writing());
+    stage.crash();
+    assert!(stage.take_bodies("q").len() <= 1);
+}
