@@ -10,6 +10,7 @@
 mod cores;
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -87,8 +88,9 @@ pub fn serve(
         participants(plan.cores.len()).map_err(BootError::Doorbells)?;
     let mut threads = Vec::new();
     let mut listeners = Some(listeners);
-    // The first shard, which accepts, comes last: then everybody is there to whom it deals.
-    for (index, port) in ports.into_iter().enumerate().rev() {
+    let together = Arc::new(Barrier::new(plan.cores.len()));
+    let mut starting = Vec::new();
+    for (index, port) in ports.into_iter().enumerate() {
         let driver = Driver {
             index,
             placement: plan.placement(index),
@@ -97,10 +99,15 @@ pub fn serve(
             port,
             bells: bells.clone(),
             listeners: if index == 0 { listeners.take().unwrap_or_default() } else { Vec::new() },
+            disk: None,
         };
         let config = settings.shard_config(index, plan.cores.len(), boot);
-        let thread = driver.start(move || Shard::new(config));
-        threads.push(thread.map_err(|error| BootError::Start { shard: index, error })?);
+        let started = driver.start(Arc::clone(&together), move || Ok(Shard::new(config)));
+        starting.push(started.map_err(|error| BootError::Start { shard: index, error })?);
+    }
+    for starting in starting {
+        let index = starting.index();
+        threads.push(starting.wait().map_err(|error| BootError::Start { shard: index, error })?);
         info!(shard = index, core = plan.cores[index], "started");
     }
     for address in addresses {

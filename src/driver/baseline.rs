@@ -12,6 +12,7 @@ use super::{Driver, Idle, Placement, Service, ShardThread};
 use corelane_shard::{ConnectionSlot, Effect, Event, Socket, Turn};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// First byte of a connection that sends.
@@ -54,8 +55,10 @@ impl Baseline {
             port,
             bells,
             listeners: vec![listening],
+            disk: None,
         };
-        let shard = driver.start(move || Yardstick::new(self))?;
+        let starting = driver.start(Arc::new(Barrier::new(1)), move || Ok(Yardstick::new(self)))?;
+        let shard = starting.wait()?;
         Ok(Running { address, control, shard })
     }
 }
@@ -258,6 +261,10 @@ impl Service for Yardstick {
             Event::Flushed { connection, buffer } => self.on_flushed(connection, buffer),
             Event::Lost { connection } => self.close(connection),
             Event::Mail { .. } => {}
+            Event::Written { .. }
+            | Event::SegmentPrepared { .. }
+            | Event::SegmentRefused { .. }
+            | Event::SegmentRead { .. } => unreachable!("nothing is kept here"),
             Event::Stop => self.on_stop(),
         }
     }

@@ -12,6 +12,7 @@
 use super::buffers::Filled;
 use super::clock::Clock;
 use super::control::Letter;
+use super::disk::{Disk, Done};
 use super::doorbell::Doorbell;
 use super::executor::{Placement, Thread};
 use super::idle::Idle;
@@ -25,6 +26,7 @@ use super::ring::{Completion, Ring, StreamKey};
 use super::service::Service;
 use super::socket;
 use super::streams::{Phase, Receive, Send, Stream, Streams};
+use crate::storage::Synced;
 use corelane_mailbox::{Lane, Port};
 use corelane_shard::{ConnectionSlot, Effect, Event, Peer, Socket, Turn};
 use rustix::io::Errno;
@@ -32,8 +34,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -49,6 +51,16 @@ pub struct Driver {
     pub bells: Arc<[Doorbell]>,
     /// For the first shard, which accepts for all.
     pub listeners: Vec<Listening>,
+    /// None: nothing is kept.
+    pub disk: Option<Disk>,
+}
+
+/// A shard's thread that has been started and is not known to run yet.
+pub struct Starting {
+    index: usize,
+    thread: Thread,
+    ended: Receiver<()>,
+    ready: Receiver<io::Result<()>>,
 }
 
 /// A shard's thread.
@@ -59,32 +71,34 @@ pub struct ShardThread {
 }
 
 impl Driver {
-    /// Starts the thread and makes the service on it. Returns when its ring stands.
+    /// Starts the thread and makes the service on it. Nothing is accepted, received or written before all who share `together` have
+    /// made theirs.
     pub fn start<S: Service>(
         self,
-        make: impl FnOnce() -> S + std::marker::Send + 'static,
-    ) -> io::Result<ShardThread> {
-        let (ready, is_ready) = channel();
+        together: Arc<Barrier>,
+        make: impl FnOnce() -> io::Result<S> + std::marker::Send + 'static,
+    ) -> io::Result<Starting> {
+        let (say_ready, ready) = channel();
         let (end, ended) = channel();
         let index = self.index;
         let thread = Thread::start(&format!("shard-{index}"), self.placement, move || {
-            self.run(make, ready);
+            self.run(&together, make, say_ready);
             let _ = end.send(());
         })?;
-        match is_ready.recv() {
-            Ok(Ok(())) => Ok(ShardThread { thread, ended }),
-            Ok(Err(error)) => Err(error),
-            Err(_) => match thread.join() {
-                Ok(()) => Err(io::Error::other("the shard's thread has ended")),
-                Err(error) => Err(error),
-            },
-        }
+        Ok(Starting { index, thread, ended, ready })
     }
 
-    fn run<S: Service>(self, make: impl FnOnce() -> S, ready: Sender<io::Result<()>>) {
+    fn run<S: Service>(
+        self,
+        together: &Barrier,
+        make: impl FnOnce() -> io::Result<S>,
+        ready: Sender<io::Result<()>>,
+    ) {
         let index = self.index;
         let guard = AbortOnUnwind { index };
-        let started = Ring::new().and_then(|ring| Pump::new(self, ring, make()));
+        let made = Ring::new().and_then(|ring| Ok((ring, make()?)));
+        together.wait();
+        let started = made.and_then(|(ring, service)| Pump::new(self, ring, service));
         match started {
             Ok(mut pump) => {
                 let _ = ready.send(Ok(()));
@@ -97,6 +111,26 @@ impl Driver {
             }
         }
         std::mem::forget(guard);
+    }
+}
+
+impl Starting {
+    /// Waits until its ring stands, and everything that is to be there is.
+    pub fn wait(self) -> io::Result<ShardThread> {
+        let Starting { thread, ended, ready, .. } = self;
+        match ready.recv() {
+            Ok(Ok(())) => Ok(ShardThread { thread, ended }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => match thread.join() {
+                Ok(()) => Err(io::Error::other("the shard's thread has ended")),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// The number of the shard.
+    pub fn index(&self) -> usize {
+        self.index
     }
 }
 
@@ -143,6 +177,7 @@ struct Pump<S> {
     /// When a stream's phase must be over. Entries of phases that are over are stale.
     deadlines: BinaryHeap<Reverse<(u64, StreamKey)>>,
     effects: Vec<Effect>,
+    disk: Option<Disk>,
     tidy: Tidy,
     /// The shard has forgotten a connection after it finished its turn, and may want to say that it has stopped.
     again: bool,
@@ -185,6 +220,7 @@ impl<S: Service> Pump<S> {
             starved: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             effects: Vec::new(),
+            disk: driver.disk,
             tidy: Tidy::default(),
             again: false,
             stopping: false,
@@ -198,9 +234,10 @@ impl<S: Service> Pump<S> {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        while !self.exit {
+        while !(self.exit && self.is_quiet()) {
             let now = self.clock.now();
             self.harvest(now);
+            self.take_done(now);
             let more_mail = self.take_mail(now);
             self.handle_timeouts(now);
             let turn = self.service.finish_turn(now);
@@ -247,6 +284,18 @@ impl<S: Service> Pump<S> {
                     }
                 }
                 Completion::AcceptCancelDone => {}
+                Completion::Written { write, result } => {
+                    let synced = self
+                        .disk
+                        .as_mut()
+                        .and_then(|disk| disk.handle_written(&mut self.ring, write, result));
+                    self.handle_synced(now, synced);
+                }
+                Completion::Synced { result } => {
+                    let synced =
+                        self.disk.as_mut().and_then(|disk| disk.handle_synced(&mut self.ring, result));
+                    self.handle_synced(now, synced);
+                }
             }
             if bytes >= TURN_BYTES_MAX {
                 return;
@@ -361,6 +410,42 @@ impl<S: Service> Pump<S> {
         }
     }
 
+    fn handle_synced(&mut self, now: u64, synced: Option<Synced>) {
+        if let Some(Synced { write, result }) = synced {
+            let result = result.map_err(|error| error.to_string());
+            self.service.apply(now, Event::Written { write, result });
+        }
+    }
+
+    /// What was done beside the shard.
+    fn take_done(&mut self, now: u64) {
+        while let Some(done) = self.disk.as_mut().and_then(Disk::poll) {
+            self.tidy.note_work(now);
+            match done {
+                Done::Synced(synced) => self.handle_synced(now, Some(synced)),
+                Done::Prepared { number, result: Ok(epoch) } => {
+                    self.service.apply(now, Event::SegmentPrepared { number, epoch });
+                }
+                Done::Prepared { number, result: Err(error) } => {
+                    self.service.apply(now, Event::SegmentRefused { number, reason: error.to_string() });
+                }
+                Done::Read { number, offset, buffer, result } => {
+                    let result = match result {
+                        Ok(count) => Ok(&buffer[..count]),
+                        Err(error) => Err(error.to_string()),
+                    };
+                    self.service.apply(now, Event::SegmentRead { number, offset, result });
+                    if let Some(disk) = &mut self.disk {
+                        disk.reuse(buffer);
+                    }
+                }
+                Done::NotFreed { error } => {
+                    warn!(shard = self.port.index(), %error, "files that are no longer needed cannot be deleted");
+                }
+            }
+        }
+    }
+
     fn take_mail(&mut self, now: u64) -> bool {
         let mut stop = false;
         let Pump { port, service, stopping, exit, tidy, .. } = self;
@@ -461,7 +546,24 @@ impl<S: Service> Pump<S> {
             Effect::Post { to, lane, mail } => self.port.post(to, lane, Letter::Mail(mail)),
             Effect::Warn { text } => warn!(shard = self.port.index(), "{text}"),
             Effect::Stopped => self.service_stopped = true,
+            Effect::Write { write } => {
+                let (disk, ring) = self.disk();
+                disk.write(ring, write);
+            }
+            Effect::PrepareSegment { number } => self.disk().0.prepare(number),
+            Effect::ReadSegment { number, offset } => self.disk().0.read(number, offset),
+            Effect::FreeSegments { numbers } => self.disk().0.free(numbers),
         }
+    }
+
+    fn disk(&mut self) -> (&mut Disk, &mut Ring) {
+        let disk = self.disk.as_mut().expect("a shard that keeps nothing asks for no files");
+        (disk, &mut self.ring)
+    }
+
+    /// Nothing that must not be cut off is on its way.
+    fn is_quiet(&self) -> bool {
+        self.disk.as_ref().is_none_or(Disk::is_quiet)
     }
 
     fn change(&mut self, connection: ConnectionSlot, change: impl FnOnce(&mut Stream)) {
@@ -600,7 +702,8 @@ impl<S: Service> Pump<S> {
     }
 
     fn report(&mut self) {
-        if self.service_stopped && self.streams.count() == 0 && !std::mem::replace(&mut self.reported, true) {
+        let is_over = self.service_stopped && self.streams.count() == 0 && self.is_quiet();
+        if is_over && !std::mem::replace(&mut self.reported, true) {
             info!(shard = self.port.index(), "stopped");
             let control = self.port.participants() - 1;
             self.port.post(control, Lane::Control, Letter::Stopped);
@@ -611,7 +714,7 @@ impl<S: Service> Pump<S> {
 
     fn idle(&mut self, busy: bool, now: u64, turn: Turn) -> io::Result<()> {
         self.tidy.end_turn(now, busy, turn.next_deadline);
-        if busy || self.exit {
+        if busy || (self.exit && self.is_quiet()) {
             return self.ring.submit();
         }
         if self.tidy.take_due(now) {
