@@ -193,3 +193,76 @@ pub(super) enum Done {
     Read { number: u32, offset: u64, buffer: Vec<u8>, result: io::Result<usize> },
     NotFreed { error: io::Error },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::ring::Completion;
+    use super::*;
+    use corelane_journal::{Config, Identity, Journal, Message};
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::FileExt;
+    use std::time::Duration;
+
+    const SEGMENT_BYTES: u32 = 64 << 10;
+
+    fn write(payload: &[u8]) -> Write {
+        let config = Config { segment_bytes: SEGMENT_BYTES, ..Config::new(Identity::default(), 1) };
+        let mut journal = Journal::new(config);
+        journal.handle_spare(1, 7);
+        let through = journal.say();
+        let mut batch = journal.begin_batch().unwrap();
+        batch.message(&Message { uid: 1, place: 1, ..Message::default() }, payload, None);
+        batch.finish(through).unwrap()
+    }
+
+    /// Writes that to this file, in each way, and hands what became of it to `check`.
+    fn in_each_way(path: &std::path::Path, payload: &[u8], check: impl Fn(Synced)) {
+        for mode in SyncMode::ALL {
+            let bell = Doorbell::new().unwrap();
+            let files = SegmentFiles::new(path.to_owned(), SEGMENT_BYTES, false);
+            let mut disk = Disk::start(0, files, mode, bell.clone()).unwrap();
+            let mut ring = Ring::new().unwrap();
+            ring.listen_to(&bell);
+            let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+            disk.files.insert(1, Arc::new(file));
+            disk.write(&mut ring, write(payload));
+            assert!(!disk.is_quiet());
+            let mut answers = Vec::new();
+            while answers.is_empty() || !disk.is_quiet() {
+                ring.wait(Duration::from_secs(30)).unwrap();
+                answers.extend(disk.poll().map(|done| match done {
+                    Done::Synced(synced) => synced,
+                    done => panic!("{done:?} was not asked for"),
+                }));
+                while let Some(completion) = ring.complete() {
+                    answers.extend(match completion {
+                        Completion::Written { write, result } => {
+                            disk.handle_written(&mut ring, write, result)
+                        }
+                        Completion::Synced { result } => disk.handle_synced(&mut ring, result),
+                        _ => None,
+                    });
+                }
+            }
+            assert_eq!(answers.len(), 1, "{mode}");
+            answers.into_iter().for_each(&check);
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_in_one_piece_goes_in_several() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let payload: Vec<u8> = (0..1_000_000).map(|byte| (byte * 7) as u8).collect();
+        in_each_way(file.path(), &payload, |Synced { write, result }| {
+            result.unwrap();
+            let mut bytes = vec![0; write.bytes().len()];
+            file.as_file().read_exact_at(&mut bytes, write.offset).unwrap();
+            assert!(bytes == write.bytes());
+        });
+    }
+
+    #[test]
+    fn what_fails_is_told_once() {
+        in_each_way("/dev/full".as_ref(), b"x", |Synced { result, .. }| assert!(result.is_err()));
+    }
+}

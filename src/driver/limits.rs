@@ -53,7 +53,7 @@ pub(super) const TIDY_ROUNDS: u32 = 3;
 pub(super) const SLEEP_MAX_US: u64 = 60_000_000;
 
 /// Bytes of one write to a file. What is left of a longer one is written when these are; whole blocks, as the file may want them.
-pub(super) const WRITE_BYTES_MAX: usize = 256 << 20;
+pub(super) const WRITE_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 256 << 20 };
 
 /// How long each way of syncing is measured, with how many writes at least and at most.
 pub(super) const MEASURE_MAX: Duration = Duration::from_millis(10);

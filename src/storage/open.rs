@@ -6,21 +6,21 @@
 use super::damage::{OnDamage, describe};
 use super::directory::DataDirectory;
 use super::error::StorageError;
+use super::journals::{Journals, ShardStorage, read_journals, used_bytes};
 use super::layout::Layout;
 use super::progress::{Bytes, Progress};
 use super::relayout::{Target, relayout};
-use super::scan::Found;
 use super::segments::SegmentFiles;
 use super::sync::{SyncChoice, SyncMode};
 use crate::driver::{SyncError, measure};
-use corelane_journal::{Config, Identity, Queue, Recovered, TransactionName};
+use corelane_journal::{Queue, TransactionName};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{io, thread};
 use tracing::{info, warn};
 
 /// What is asked for.
@@ -49,22 +49,6 @@ pub struct Opened {
     pub used_bytes: u64,
 }
 
-/// What one shard goes on with.
-#[derive(Debug)]
-pub struct ShardStorage {
-    pub files: SegmentFiles,
-    /// The segments in use, the oldest first.
-    pub used: Vec<u32>,
-    pub recovered: Recovered,
-}
-
-/// All journals of one layout.
-struct Journals {
-    boot: u32,
-    decided: BTreeSet<TransactionName>,
-    shards: Vec<ShardStorage>,
-}
-
 /// Opens a directory for so many shards. `home` says which of them a queue belongs to; `now` is the time in microseconds.
 pub fn open(
     settings: &StorageSettings,
@@ -75,7 +59,8 @@ pub fn open(
     let mut directory = DataDirectory::open(&settings.directory, shards)?;
     warn_about_memory(directory.path());
     let (direct, sync) = choose_sync(directory.path(), settings.sync)?;
-    let mut journals = read(&directory, settings, direct)?;
+    let mut journals = read_journals(&directory, settings.segment_bytes, direct)?;
+    report_damage(directory.path(), &journals.shards, settings.on_damage)?;
     if directory.layout().shards != shards {
         let Layout { number, shards: before } = directory.layout();
         info!(
@@ -89,7 +74,7 @@ pub fn open(
             Ok(())
         })?;
         info!("written anew: {} in {} ms", Bytes(used_bytes), progress.elapsed().as_millis());
-        journals = read(&directory, settings, direct)?;
+        journals = read_journals(&directory, settings.segment_bytes, direct)?;
     }
     for (index, shard) in journals.shards.iter_mut().enumerate() {
         settle(index, shard)?;
@@ -120,68 +105,6 @@ fn settle(index: usize, shard: &mut ShardStorage) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// Reads all journals of the layout in force, one thread for each.
-fn read(
-    directory: &DataDirectory,
-    settings: &StorageSettings,
-    direct: bool,
-) -> Result<Journals, StorageError> {
-    let layout = directory.layout();
-    let files: Vec<SegmentFiles> = (0..layout.shards)
-        .map(|shard| {
-            SegmentFiles::new(layout.shard_folder(directory.path(), shard), settings.segment_bytes, direct)
-        })
-        .collect();
-    let progress = Progress::new("reading the journals", files.iter().map(bytes_of_all).sum());
-    let found = thread::scope(|scope| {
-        let threads: Vec<_> = (0..layout.shards)
-            .zip(&files)
-            .map(|(shard, files)| {
-                let identity = Identity { layout: layout.number, shard, shards: layout.shards };
-                let progress = &progress;
-                scope.spawn(move || Found::read(files, identity, progress))
-            })
-            .collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| match thread.join() {
-            Ok(found) => found,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        threads.into_iter().map(join).collect::<Result<Vec<Found>, StorageError>>()
-    })?;
-    let boot = found.iter().map(|found| found.recovery.boot()).max().unwrap_or(0) + 1;
-    let mut decided = BTreeSet::new();
-    let mut shards = Vec::new();
-    for ((shard, files), found) in (0..layout.shards).zip(files).zip(found) {
-        let identity = Identity { layout: layout.number, shard, shards: layout.shards };
-        let config = Config { segment_bytes: settings.segment_bytes, ..Config::new(identity, boot) };
-        let recovered = found.finish(config);
-        let mut used =
-            files.numbers().map_err(|error| StorageError::of("look through", files.folder(), error))?;
-        used.retain(|number| recovered.journal.uses(*number));
-        let committed = recovered.transactions.iter().filter(|(_, known)| known.decided.is_some());
-        decided.extend(committed.map(|(name, _)| *name));
-        shards.push(ShardStorage { files, used, recovered });
-    }
-    summarize(&shards, &progress);
-    report_damage(directory.path(), &shards, settings.on_damage)?;
-    Ok(Journals { boot, decided, shards })
-}
-
-fn summarize(shards: &[ShardStorage], progress: &Progress) {
-    if progress.total() == 0 {
-        return;
-    }
-    let queues: usize = shards.iter().map(|shard| shard.recovered.queues.len()).sum();
-    let messages: usize = shards.iter().map(|shard| shard.recovered.messages.len()).sum();
-    let clean = shards.iter().all(|shard| shard.recovered.clean);
-    info!(
-        "found {queues} queues and {messages} messages in {} of journals, read in {} ms; {}",
-        Bytes(progress.total()),
-        progress.elapsed().as_millis(),
-        if clean { "the broker had stopped in order" } else { "the broker had not stopped in order" }
-    );
-}
-
 fn report_damage(path: &Path, shards: &[ShardStorage], on_damage: OnDamage) -> Result<(), StorageError> {
     let mut count = 0;
     for (index, shard) in shards.iter().enumerate() {
@@ -194,19 +117,6 @@ fn report_damage(path: &Path, shards: &[ShardStorage], on_damage: OnDamage) -> R
         return Err(StorageError::Damaged { path: path.to_owned(), count });
     }
     Ok(())
-}
-
-fn bytes_of_all(files: &SegmentFiles) -> u64 {
-    let numbers = files.numbers().unwrap_or_default();
-    numbers.iter().map(|number| fs::metadata(files.path(*number)).map_or(0, |file| file.len())).sum()
-}
-
-fn used_bytes(shards: &[ShardStorage]) -> u64 {
-    let of = |shard: &ShardStorage| -> u64 {
-        let length = |number: &u32| fs::metadata(shard.files.path(*number)).map_or(0, |file| file.len());
-        shard.used.iter().map(length).sum()
-    };
-    shards.iter().map(of).sum()
 }
 
 /// What a file system in memory is told by (`statfs`).

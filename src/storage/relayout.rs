@@ -10,8 +10,8 @@
 use super::directory::DataDirectory;
 use super::error::StorageError;
 use super::helper::random;
+use super::journals::ShardStorage;
 use super::layout::{Layout, sync_directory};
-use super::open::ShardStorage;
 use super::progress::Progress;
 use super::scan::read_segment;
 use super::segments::{SegmentFiles, read_at};

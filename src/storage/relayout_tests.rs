@@ -1,6 +1,7 @@
 //! Does everything get into another number of shards, and is it all there wherever that ends?
 
-use super::open::{ShardStorage, open};
+use super::journals::ShardStorage;
+use super::open::open;
 use super::progress::Progress;
 use super::relayout::{Step, Target, relayout};
 use super::support::{

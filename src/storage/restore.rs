@@ -1,7 +1,7 @@
 //! How does a shard get back what it had? It is given every record that may still hold, in a second reading of the segments in use.
 
 use super::error::StorageError;
-use super::open::ShardStorage;
+use super::journals::ShardStorage;
 use super::progress::Progress;
 use super::scan::read_segment;
 use corelane_journal::{Position, Record, Recovered, TransactionName};
