@@ -10,11 +10,12 @@
 mod cores;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
-use corelane_shard::Shard;
+use corelane_journal::Queue;
+use corelane_shard::{Decisions, Shard, ShardConfig, queue_home};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
@@ -23,8 +24,9 @@ use crate::authenticate::Authenticator;
 use crate::config::{IdlePolicy, Listener, ServeSettings, SettingsError};
 use crate::control::{Control, Reload, Reread, Signals, Stop};
 use crate::driver::{
-    self, Clock, Driver, Idle, Listening, Participants, ShardThread, Unusable, participants,
+    self, Clock, Disk, Doorbell, Driver, Idle, Listening, Participants, ShardThread, Unusable, participants,
 };
+use crate::storage::{self, DataDirectory, Progress, ShardStorage, StorageError, SyncMode};
 use cores::{CoresError, Plan};
 
 /// Connections that wait to be accepted, for each listener; more are turned away by the kernel, which also caps it at
@@ -42,6 +44,8 @@ const END_MAX: Duration = Duration::from_secs(2);
 pub enum BootError {
     Unusable(Unusable),
     Cores(CoresError),
+    /// The data directory cannot be used.
+    Storage(StorageError),
     /// Settings that do not fit the number of shards.
     Settings(SettingsError),
     Bind {
@@ -84,13 +88,17 @@ pub fn serve(
     let addresses: Vec<_> = listeners.iter().map(Listening::address).collect();
     let clock = Clock::start();
     let boot = clock.now();
+    let mut storage = open_storage(settings, plan.cores.len(), clock)?;
     let Participants { ports, bells, control } =
         participants(plan.cores.len()).map_err(BootError::Doorbells)?;
     let mut threads = Vec::new();
     let mut listeners = Some(listeners);
-    let together = Arc::new(Barrier::new(plan.cores.len()));
     let mut starting = Vec::new();
     for (index, port) in ports.into_iter().enumerate() {
+        let (disk, restoring) = match &mut storage {
+            Some(storage) => storage.shard(index, &bells[index])?,
+            None => (None, None),
+        };
         let driver = Driver {
             index,
             placement: plan.placement(index),
@@ -99,10 +107,10 @@ pub fn serve(
             port,
             bells: bells.clone(),
             listeners: if index == 0 { listeners.take().unwrap_or_default() } else { Vec::new() },
-            disk: None,
+            disk,
         };
         let config = settings.shard_config(index, plan.cores.len(), boot);
-        let started = driver.start(Arc::clone(&together), move || Ok(Shard::new(config)));
+        let started = driver.start(move || make_shard(config, restoring, clock));
         starting.push(started.map_err(|error| BootError::Start { shard: index, error })?);
     }
     for starting in starting {
@@ -113,11 +121,88 @@ pub fn serve(
     for address in addresses {
         info!(%address, "listening");
     }
-    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "ready");
     let reload = Reload::new(reread, settings.clone(), plan.cores.len());
     let stop = Control::new(control, clock, signals, authenticator, reload).run();
     end(threads, stop);
     Ok(stop)
+}
+
+/// The data directory, until the broker ends.
+struct Storage {
+    _directory: DataDirectory,
+    sync: SyncMode,
+    decisions: Arc<Decisions>,
+    progress: Arc<Progress>,
+    /// By number; each is taken once.
+    shards: Vec<Option<ShardStorage>>,
+}
+
+/// What a shard takes in before anything else.
+struct Restoring {
+    index: usize,
+    storage: ShardStorage,
+    decisions: Arc<Decisions>,
+    progress: Arc<Progress>,
+}
+
+fn open_storage(settings: &ServeSettings, shards: usize, clock: Clock) -> Result<Option<Storage>, BootError> {
+    let Some(asked) = &settings.storage else { return Ok(None) };
+    let home = |queue: &Queue| queue_home(&settings.destinations, &queue.name, shards);
+    let opened = storage::open(asked, shards as u16, clock.now(), &home).map_err(BootError::Storage)?;
+    Ok(Some(Storage {
+        _directory: opened.directory,
+        sync: opened.sync,
+        decisions: opened.decisions,
+        progress: Arc::new(Progress::new("restoring", opened.used_bytes)),
+        shards: opened.shards.into_iter().map(Some).collect(),
+    }))
+}
+
+impl Storage {
+    /// What the shard writes with, and what it takes in.
+    fn shard(
+        &mut self,
+        index: usize,
+        bell: &Doorbell,
+    ) -> Result<(Option<Disk>, Option<Restoring>), BootError> {
+        let storage = self.shards[index].take().expect("each shard is started once");
+        let disk = Disk::start(index, storage.files.clone(), self.sync, bell.clone());
+        let disk = disk.map_err(|error| BootError::Start { shard: index, error })?;
+        let (decisions, progress) = (Arc::clone(&self.decisions), Arc::clone(&self.progress));
+        Ok((Some(disk), Some(Restoring { index, storage, decisions, progress })))
+    }
+}
+
+fn make_shard(config: ShardConfig, restoring: Option<Restoring>, clock: Clock) -> io::Result<Shard> {
+    let mut shard = Shard::new(config);
+    let Some(Restoring { index, storage, decisions, progress }) = restoring else { return Ok(shard) };
+    let is_new = storage.used.is_empty();
+    let summary = storage::restore(&mut shard, storage, &decisions, &progress, || clock.now())
+        .map_err(io::Error::other)?;
+    if !is_new {
+        info!(
+            shard = index,
+            queues = summary.queues,
+            messages = summary.messages,
+            bytes = summary.bytes,
+            "has what it had before"
+        );
+    }
+    if summary.committed + summary.rolled_back > 0 {
+        info!(
+            shard = index,
+            committed = summary.committed,
+            rolled_back = summary.rolled_back,
+            "transactions were open, and have an end now"
+        );
+    }
+    if summary.lost > 0 {
+        warn!(
+            shard = index,
+            "{} messages were there and cannot be read, or their queue is not known", summary.lost
+        );
+    }
+    Ok(shard)
 }
 
 /// Lets the process open as many files as it may. Returns how many that are.
@@ -180,6 +265,7 @@ impl fmt::Display for BootError {
         match self {
             BootError::Unusable(error) => error.fmt(formatter),
             BootError::Cores(error) => error.fmt(formatter),
+            BootError::Storage(error) => error.fmt(formatter),
             BootError::Settings(error) => error.fmt(formatter),
             BootError::Bind { address, error } => {
                 write!(formatter, "cannot listen on {address}: {error}{}", bind_advice(error))

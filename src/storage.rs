@@ -48,6 +48,7 @@ pub use helper::{Answer, Helper};
 pub use journals::{Inspected, ShardStorage};
 pub use layout::{FORMAT, Layout};
 pub use open::{Opened, StorageSettings, open};
+pub use progress::Progress;
 pub use restore::{Restore, restore};
 pub use scan::{Found, scan_segments};
 pub use segments::{SegmentFiles, aligned};

@@ -12,7 +12,6 @@ use super::{Driver, Idle, Placement, Service, ShardThread};
 use corelane_shard::{ConnectionSlot, Effect, Event, Socket, Turn};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// First byte of a connection that sends.
@@ -45,7 +44,7 @@ impl Baseline {
     pub fn start(self, listen_on: SocketAddr, placement: Placement, idle: Idle) -> io::Result<Running> {
         let listening = listen(listen_on, 1024)?;
         let address = listening.address();
-        let Participants { mut ports, bells, control } = control::participants(1)?;
+        let Participants { mut ports, bells, mut control } = control::participants(1)?;
         let port = ports.remove(0);
         let driver = Driver {
             index: 0,
@@ -57,8 +56,8 @@ impl Baseline {
             listeners: vec![listening],
             disk: None,
         };
-        let starting = driver.start(Arc::new(Barrier::new(1)), move || Ok(Yardstick::new(self)))?;
-        let shard = starting.wait()?;
+        let shard = driver.start(move || Ok(Yardstick::new(self)))?.wait()?;
+        control.wait_until_ready();
         Ok(Running { address, control, shard })
     }
 }
@@ -85,6 +84,7 @@ struct Yardstick {
     count: usize,
     consumer: Option<ConnectionSlot>,
     effects: Vec<Effect>,
+    ready: bool,
     stopping: bool,
     stopped: bool,
 }
@@ -110,6 +110,7 @@ impl Yardstick {
             count: 0,
             consumer: None,
             effects: Vec::new(),
+            ready: false,
             stopping: false,
             stopped: false,
         }
@@ -270,6 +271,9 @@ impl Service for Yardstick {
     }
 
     fn finish_turn(&mut self, _now: u64) -> Turn {
+        if !std::mem::replace(&mut self.ready, true) {
+            self.effects.push(Effect::Ready);
+        }
         if self.stopping && self.count == 0 && !std::mem::replace(&mut self.stopped, true) {
             self.effects.push(Effect::Stopped);
         }

@@ -34,8 +34,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -71,34 +71,25 @@ pub struct ShardThread {
 }
 
 impl Driver {
-    /// Starts the thread and makes the service on it. Nothing is accepted, received or written before all who share `together` have
-    /// made theirs.
+    /// Starts the thread, and has it make its service, which may take its time.
     pub fn start<S: Service>(
         self,
-        together: Arc<Barrier>,
         make: impl FnOnce() -> io::Result<S> + std::marker::Send + 'static,
     ) -> io::Result<Starting> {
         let (say_ready, ready) = channel();
         let (end, ended) = channel();
         let index = self.index;
         let thread = Thread::start(&format!("shard-{index}"), self.placement, move || {
-            self.run(&together, make, say_ready);
+            self.run(make, say_ready);
             let _ = end.send(());
         })?;
         Ok(Starting { index, thread, ended, ready })
     }
 
-    fn run<S: Service>(
-        self,
-        together: &Barrier,
-        make: impl FnOnce() -> io::Result<S>,
-        ready: Sender<io::Result<()>>,
-    ) {
+    fn run<S: Service>(self, make: impl FnOnce() -> io::Result<S>, ready: Sender<io::Result<()>>) {
         let index = self.index;
         let guard = AbortOnUnwind { index };
-        let made = Ring::new().and_then(|ring| Ok((ring, make()?)));
-        together.wait();
-        let started = made.and_then(|(ring, service)| Pump::new(self, ring, service));
+        let started = Ring::new().and_then(|ring| Pump::new(self, ring, make()?));
         match started {
             Ok(mut pump) => {
                 let _ = ready.send(Ok(()));
@@ -213,7 +204,7 @@ impl<S: Service> Pump<S> {
             idle: driver.idle,
             yields: matches!(driver.placement, Placement::Shared(_)),
             listeners: listeners
-                .map(|listening| Listener { listening, state: Accept::PausedUntil(0) })
+                .map(|listening| Listener { listening, state: Accept::PausedUntil(u64::MAX) })
                 .collect(),
             next_shard: 0,
             touched: Vec::new(),
@@ -228,7 +219,6 @@ impl<S: Service> Pump<S> {
             reported: false,
             exit: false,
         };
-        pump.resume_accepting(0);
         pump.ring.submit()?;
         Ok(pump)
     }
@@ -447,7 +437,7 @@ impl<S: Service> Pump<S> {
     }
 
     fn take_mail(&mut self, now: u64) -> bool {
-        let mut stop = false;
+        let (mut stop, mut accept) = (false, false);
         let Pump { port, service, stopping, exit, tidy, .. } = self;
         let more = port.take(TURN_MAILS_MAX, |from, _, letter| match letter {
             Letter::Mail(mail) => {
@@ -463,9 +453,15 @@ impl<S: Service> Pump<S> {
                 stop = !std::mem::replace(stopping, true);
                 service.apply(now, Event::Stop);
             }
+            Letter::Accept => accept = true,
             Letter::Exit => *exit = true,
-            Letter::Stopped => unreachable!("this is written to the control thread alone"),
+            Letter::Ready | Letter::Stopped => {
+                unreachable!("this is written to the control thread alone")
+            }
         });
+        if accept && !self.stopping {
+            self.begin_accepting(now);
+        }
         if stop {
             self.stop_accepting();
         }
@@ -545,6 +541,10 @@ impl<S: Service> Pump<S> {
             }
             Effect::Post { to, lane, mail } => self.port.post(to, lane, Letter::Mail(mail)),
             Effect::Warn { text } => warn!(shard = self.port.index(), "{text}"),
+            Effect::Ready => {
+                let control = self.port.participants() - 1;
+                self.port.post(control, Lane::Control, Letter::Ready);
+            }
             Effect::Stopped => self.service_stopped = true,
             Effect::Write { write } => {
                 let (disk, ring) = self.disk();
@@ -678,6 +678,13 @@ impl<S: Service> Pump<S> {
 
     fn adopt_socket(&mut self, now: u64, socket: OwnedFd, peer: Peer) {
         self.service.apply(now, Event::Accepted { socket: socket::into_socket(socket), peer });
+    }
+
+    fn begin_accepting(&mut self, now: u64) {
+        for listener in &mut self.listeners {
+            listener.state = Accept::PausedUntil(now);
+        }
+        self.resume_accepting(now);
     }
 
     fn resume_accepting(&mut self, now: u64) {

@@ -5,8 +5,8 @@ use super::error::StorageError;
 use super::progress::{Bytes, Progress};
 use super::scan::{Found, read_segment};
 use super::segments::SegmentFiles;
-use corelane_journal::{Config, Identity, Position, Record, Recovered, TransactionName};
-use std::collections::BTreeSet;
+use corelane_journal::{Config, Identity, Position, Record, Recovered};
+use corelane_shard::Decisions;
 use std::path::Path;
 use std::{fs, thread};
 use tracing::info;
@@ -23,7 +23,7 @@ pub struct ShardStorage {
 /// All journals of one layout.
 pub(super) struct Journals {
     pub(super) boot: u32,
-    pub(super) decided: BTreeSet<TransactionName>,
+    pub(super) decisions: Decisions,
     pub(super) shards: Vec<ShardStorage>,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn read_journals(
         threads.into_iter().map(join).collect::<Result<Vec<Found>, StorageError>>()
     })?;
     let boot = found.iter().map(|found| found.recovery.boot()).max().unwrap_or(0) + 1;
-    let mut decided = BTreeSet::new();
+    let mut decisions = Decisions::default();
     let mut shards = Vec::new();
     for ((shard, files), found) in (0..layout.shards).zip(files).zip(found) {
         let identity = Identity { layout: layout.number, shard, shards: layout.shards };
@@ -95,12 +95,14 @@ pub(super) fn read_journals(
         let mut used =
             files.numbers().map_err(|error| StorageError::of("look through", files.folder(), error))?;
         used.retain(|number| recovered.journal.uses(*number));
-        let committed = recovered.transactions.iter().filter(|(_, known)| known.decided.is_some());
-        decided.extend(committed.map(|(name, _)| *name));
+        for (name, known) in &recovered.transactions {
+            decisions.decided.extend(known.decided.as_ref().map(|_| *name));
+            decisions.open.extend(known.prepared.as_ref().map(|_| *name));
+        }
         shards.push(ShardStorage { files, used, recovered });
     }
     summarize(&shards, &progress);
-    Ok(Journals { boot, decided, shards })
+    Ok(Journals { boot, decisions, shards })
 }
 
 fn summarize(shards: &[ShardStorage], progress: &Progress) {

@@ -13,9 +13,9 @@ use super::relayout::{Target, relayout};
 use super::segments::SegmentFiles;
 use super::sync::{SyncChoice, SyncMode};
 use crate::driver::{SyncError, measure};
-use corelane_journal::{Queue, TransactionName};
+use corelane_journal::Queue;
+use corelane_shard::Decisions;
 use rustix::io::Errno;
-use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -41,8 +41,8 @@ pub struct Opened {
     pub sync: SyncMode,
     /// The number of this start.
     pub boot: u32,
-    /// Transactions that some shard has committed.
-    pub decided: Arc<BTreeSet<TransactionName>>,
+    /// What the shards know together of transactions.
+    pub decisions: Arc<Decisions>,
     /// By number.
     pub shards: Vec<ShardStorage>,
     /// Bytes of all segments that are in use.
@@ -70,18 +70,24 @@ pub fn open(
         let target = Target { layout, segment_bytes: settings.segment_bytes, boot: journals.boot, now };
         let used_bytes = used_bytes(&journals.shards);
         let progress = Progress::new("writing everything anew", used_bytes);
-        relayout(&mut directory, journals.shards, &journals.decided, target, home, &progress, &mut |_| {
-            Ok(())
-        })?;
+        relayout(
+            &mut directory,
+            journals.shards,
+            &journals.decisions.decided,
+            target,
+            home,
+            &progress,
+            &mut |_| Ok(()),
+        )?;
         info!("written anew: {} in {} ms", Bytes(used_bytes), progress.elapsed().as_millis());
         journals = read_journals(&directory, settings.segment_bytes, direct)?;
     }
     for (index, shard) in journals.shards.iter_mut().enumerate() {
         settle(index, shard)?;
     }
-    let Journals { boot, decided, shards } = journals;
+    let Journals { boot, decisions, shards } = journals;
     let used_bytes = used_bytes(&shards);
-    Ok(Opened { directory, sync, boot, decided: Arc::new(decided), shards, used_bytes })
+    Ok(Opened { directory, sync, boot, decisions: Arc::new(decisions), shards, used_bytes })
 }
 
 /// What is read from here on is durable, and what nobody needs is gone.
@@ -177,8 +183,8 @@ fn choose_mode(
     for result in measured {
         match result {
             Ok(measured) => {
-                figures.push(format!("{} {} µs", measured.mode, measured.median.as_micros()));
-                if best.is_none_or(|best| measured.median < best.median) {
+                figures.push(format!("{} {} µs", measured.mode, measured.quartile.as_micros()));
+                if best.is_none_or(|best| measured.quartile < best.quartile) {
                     best = Some(measured);
                 }
             }

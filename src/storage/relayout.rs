@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         if let Ok(index) = back {
             let back = &recovered.returned[index];
             message.held_until = back.held_until;
-            details(&mut message).annotations = self.annotations(back)?;
+            annotate(&mut message, self.annotations(back)?);
         }
         if let Some(back) = self.returned.get(&name)
             && back.acquired_count > message.acquired_count
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
             message.delivery_count = back.delivery_count;
             message.acquired_count = back.acquired_count;
             message.held_until = back.held_until;
-            details(&mut message).annotations = back.annotations.clone();
+            annotate(&mut message, back.annotations.clone());
         }
         if message.details.is_some() {
             details(&mut message).transaction = None;
@@ -223,6 +223,13 @@ impl<'a> Reader<'a> {
             Some(Record::Returned(returned)) => returned.annotations,
             Some(_) | None => bytes::Bytes::new(),
         })
+    }
+}
+
+/// Where nothing was added to a message, what was added before stays.
+fn annotate(message: &mut Message, annotations: bytes::Bytes) {
+    if !annotations.is_empty() {
+        details(message).annotations = annotations;
     }
 }
 

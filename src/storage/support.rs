@@ -7,11 +7,11 @@ use corelane_journal::{
     Batch, Config, Details, Identity, Journal, Message, Placed, Position, Queue, Record, Recovered, Returned,
     TransactionName, Write,
 };
+use corelane_shard::Decisions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 
 pub(super) const SEGMENT: u32 = 64 << 10;
 
@@ -118,7 +118,7 @@ pub(super) struct Seen {
 pub(super) struct Reader {
     shard: usize,
     recovered: Option<Recovered>,
-    pub(super) decided: Arc<BTreeSet<TransactionName>>,
+    decided: BTreeSet<TransactionName>,
     seen: BTreeMap<(String, u64), Seen>,
     returned: Vec<Returned>,
 }
@@ -133,9 +133,9 @@ impl Reader {
 impl Restore for Reader {
     type Summary = BTreeMap<(String, u64), Seen>;
 
-    fn begin_restore(&mut self, recovered: Recovered, decided: Arc<BTreeSet<TransactionName>>) {
+    fn begin_restore(&mut self, _now: u64, recovered: Recovered, decisions: &Decisions) {
         self.recovered = Some(recovered);
-        self.decided = decided;
+        self.decided = decisions.decided.clone();
     }
 
     fn restore_record(&mut self, _now: u64, position: Position, record: Record<'_>) {
@@ -186,7 +186,7 @@ pub(super) fn contents(opened: Opened) -> BTreeMap<(String, u64), Seen> {
     for (shard, storage) in opened.shards.into_iter().enumerate() {
         let mut reader = Reader { shard, ..Reader::default() };
         let progress = Progress::new("restoring", opened.used_bytes);
-        let seen = restore(&mut reader, storage, Arc::clone(&opened.decided), &progress, || 7).unwrap();
+        let seen = restore(&mut reader, storage, &opened.decisions, &progress, || 7).unwrap();
         all.extend(seen);
     }
     all

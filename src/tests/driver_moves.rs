@@ -11,7 +11,7 @@ use corelane_shard::{ConnectionId, ConnectionSlot, Effect, Event, Mail, SaslRepl
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -142,14 +142,13 @@ struct World {
 }
 
 fn start(shards: usize, move_after: usize, idle: Idle) -> World {
-    let Participants { ports, bells, control } = participants(shards).unwrap();
+    let Participants { ports, bells, mut control } = participants(shards).unwrap();
     let listening = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 128).unwrap();
     let address = listening.address();
     let mut listeners = Some(vec![listening]);
     let clock = Clock::start();
     let luggage: Luggage = Arc::new((0..shards).map(|_| Mutex::default()).collect());
     let moves = Arc::new(Mutex::new(0));
-    let together = Arc::new(Barrier::new(shards));
     let mut starting = Vec::new();
     for (index, port) in ports.into_iter().enumerate().rev() {
         let listeners = if index == 0 { listeners.take().unwrap() } else { Vec::new() };
@@ -158,12 +157,13 @@ fn start(shards: usize, move_after: usize, idle: Idle) -> World {
             Driver { index, placement, idle, clock, port, bells: bells.clone(), listeners, disk: None };
         let (luggage, moves) = (Arc::clone(&luggage), Arc::clone(&moves));
         let make = move || {
-            let (connections, effects) = (Vec::new(), Vec::new());
+            let (connections, effects) = (Vec::new(), vec![Effect::Ready]);
             Nomads { index, move_after, connections, luggage, effects, moves }
         };
-        starting.push(driver.start(together.clone(), move || Ok(make())).unwrap());
+        starting.push(driver.start(move || Ok(make())).unwrap());
     }
     let threads = starting.into_iter().map(|starting: Starting| starting.wait().unwrap()).collect();
+    control.wait_until_ready();
     World { address, control, threads, moves }
 }
 

@@ -4,7 +4,6 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use corelane::driver::{Clock, Driver, Idle, Participants, Placement, Service, Starting, participants};
@@ -52,7 +51,7 @@ fn die() -> ! {
     let port = ports.remove(0);
     let (placement, idle, clock) = (Placement::Unpinned, Idle::Park, Clock::start());
     let driver = Driver { index: 0, placement, idle, clock, port, bells, listeners: Vec::new(), disk: None };
-    let _shard = driver.start(Arc::new(Barrier::new(1)), || Ok(Panics)).and_then(Starting::wait);
+    let _shard = driver.start(|| Ok(Panics)).and_then(Starting::wait);
     std::thread::sleep(Duration::from_secs(30));
     panic!("the process outlives its shard");
 }
