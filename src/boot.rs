@@ -10,12 +10,14 @@
 mod cores;
 
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, io, thread};
 
 use corelane_journal::Queue;
-use corelane_shard::{Decisions, Shard, ShardConfig, queue_home};
+use corelane_shard::{Decisions, Destinations, Shard, ShardConfig, queue_home};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
@@ -26,7 +28,7 @@ use crate::control::{Control, Reload, Reread, Signals, Stop};
 use crate::driver::{
     self, Clock, Disk, Doorbell, Driver, Idle, Listening, Participants, ShardThread, Unusable, participants,
 };
-use crate::storage::{self, DataDirectory, Progress, ShardStorage, StorageError, SyncMode};
+use crate::storage::{self, DataDirectory, Progress, ShardStorage, StorageError, StorageSettings, SyncMode};
 use cores::{CoresError, Plan};
 
 /// Connections that wait to be accepted, for each listener; more are turned away by the kernel, which also caps it at
@@ -38,6 +40,9 @@ const FILES_WANTED: u64 = 10_000;
 
 /// How long threads have to end once their connections are closed.
 const END_MAX: Duration = Duration::from_secs(2);
+
+/// How often signals are looked at while the data directory is read.
+const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
 
 /// Why a broker does not come up.
 #[derive(Debug)]
@@ -60,6 +65,8 @@ pub enum BootError {
         error: io::Error,
     },
     Doorbells(io::Error),
+    /// There is no thread for the data directory.
+    Thread(io::Error),
 }
 
 /// Runs a broker until a signal ends it.
@@ -88,7 +95,17 @@ pub fn serve(
     let addresses: Vec<_> = listeners.iter().map(Listening::address).collect();
     let clock = Clock::start();
     let boot = clock.now();
-    let mut storage = open_storage(settings, plan.cores.len(), clock)?;
+    let mut storage = match &settings.storage {
+        None => None,
+        Some(asked) => {
+            let home = home(settings.destinations.clone(), plan.cores.len());
+            let Some(opened) = open_storage(asked, plan.cores.len(), clock, home, &signals)? else {
+                info!("stopped before everything was read");
+                return Ok(Stop::Graceful);
+            };
+            Some(opened)
+        }
+    };
     let Participants { ports, bells, control } =
         participants(plan.cores.len()).map_err(BootError::Doorbells)?;
     let mut threads = Vec::new();
@@ -145,10 +162,35 @@ struct Restoring {
     progress: Arc<Progress>,
 }
 
-fn open_storage(settings: &ServeSettings, shards: usize, clock: Clock) -> Result<Option<Storage>, BootError> {
-    let Some(asked) = &settings.storage else { return Ok(None) };
-    let home = |queue: &Queue| queue_home(&settings.destinations, &queue.name, shards);
-    let opened = storage::open(asked, shards as u16, clock.now(), &home).map_err(BootError::Storage)?;
+fn home(destinations: Destinations, shards: usize) -> impl Fn(&Queue) -> usize + Send + 'static {
+    move |queue| queue_home(&destinations, &queue.name, shards)
+}
+
+/// Opens the data directory on a thread of its own. `None`: a signal came first; what the thread does may end at any point.
+fn open_storage(
+    settings: &StorageSettings,
+    shards: usize,
+    clock: Clock,
+    home: impl Fn(&Queue) -> usize + Send + 'static,
+    signals: &Signals,
+) -> Result<Option<Storage>, BootError> {
+    let (say, opened) = channel();
+    let settings = settings.clone();
+    let thread = thread::Builder::new().name("storage".to_owned()).spawn(move || {
+        let _ = say.send(storage::open(&settings, shards as u16, clock.now(), &home));
+    });
+    let thread = thread.map_err(BootError::Thread)?;
+    let opened = loop {
+        match opened.recv_timeout(SIGNAL_PERIOD) {
+            Ok(opened) => break opened.map_err(BootError::Storage)?,
+            Err(RecvTimeoutError::Timeout) if signals.take_stop() => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Ok(()) => unreachable!("the thread says how it ended"),
+                Err(panic) => resume_unwind(panic),
+            },
+        }
+    };
     Ok(Some(Storage {
         _directory: opened.directory,
         sync: opened.sync,
@@ -275,6 +317,9 @@ impl fmt::Display for BootError {
             }
             BootError::Start { shard, error } => {
                 write!(formatter, "shard {shard} cannot be started: {error}")
+            }
+            BootError::Thread(error) => {
+                write!(formatter, "no thread to read the data directory: {error}")
             }
             BootError::Doorbells(error) => {
                 write!(formatter, "no descriptors for the shards' doorbells: {error}")

@@ -48,14 +48,15 @@ pub fn describe(damage: &Damage, shard: u16, files: &SegmentFiles, recovered: &R
     let claims = claimed_messages(damage, files, recovered);
     for (index, (uid, count)) in claims.iter().enumerate() {
         let queue = recovered.queues.iter().find(|(_, queue)| queue.uid == *uid);
-        let start = if index == 0 { "; it looks as if up to " } else { ", and " };
+        let start = if index == 0 { "; it looks as if " } else { " and " };
+        let many = if *count == 1 { "a message".to_owned() } else { format!("up to {count} messages") };
         let _ = match queue {
-            Some((_, queue)) => write!(text, "{start}{count} messages of queue {:?}", queue.name),
-            None => write!(text, "{start}{count} messages of a queue that is not known"),
+            Some((_, queue)) => write!(text, "{start}{many} of queue {:?}", queue.name),
+            None => write!(text, "{start}{many} of a queue that is not known"),
         };
     }
     if !claims.is_empty() {
-        text.push_str(" were lost");
+        text.push_str(" stood there");
     }
     text
 }

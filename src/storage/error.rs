@@ -127,6 +127,29 @@ impl fmt::Display for StorageError {
             StorageError::Absent { path } => {
                 write!(formatter, "there is no data directory of a broker at {}", path.display())
             }
+            StorageError::Newer { .. }
+            | StorageError::Layout { .. }
+            | StorageError::Segment { .. }
+            | StorageError::Damaged { .. }
+            | StorageError::Sync { .. }
+            | StorageError::File { .. } => self.fmt_contents(formatter),
+        }
+    }
+}
+
+impl std::error::Error for StorageError {}
+
+impl StorageError {
+    /// What has to do with what stands in the directory, not with who may use it.
+    fn fmt_contents(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorageError::NotADirectory { .. }
+            | StorageError::OtherUser { .. }
+            | StorageError::Rights { .. }
+            | StorageError::ReadOnly { .. }
+            | StorageError::Locked { .. }
+            | StorageError::Foreign { .. }
+            | StorageError::Absent { .. } => fmt::Display::fmt(self, formatter),
             StorageError::Newer { path, format } => write!(
                 formatter,
                 "{} was written by a newer version of Corelane: it has format {format}, and this version ({}) knows \
@@ -166,5 +189,3 @@ impl fmt::Display for StorageError {
         }
     }
 }
-
-impl std::error::Error for StorageError {}

@@ -97,18 +97,21 @@ impl SegmentFiles {
         self.open_to_write(&path)
     }
 
-    /// Segments that hold nothing any more.
+    /// Segments that hold nothing any more. What cannot be deleted stays, and is looked at again by the next start.
     pub fn free(&mut self, numbers: &[u32]) -> io::Result<()> {
+        let mut result = Ok(());
         for number in numbers {
             let path = self.path(*number);
             let usual = fs::metadata(&path).is_ok_and(|file| file.len() == u64::from(self.segment_bytes));
             if usual && self.recycled.len() < RECYCLED_MAX {
                 self.recycled.push(*number);
-            } else {
-                fs::remove_file(path)?;
+            } else if let Err(error) = fs::remove_file(path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                result = Err(error);
             }
         }
-        Ok(())
+        result
     }
 
     /// Deletes a file.
