@@ -709,8 +709,7 @@ impl<S: Service> Pump<S> {
     }
 
     fn report(&mut self) {
-        let is_over = self.service_stopped && self.streams.count() == 0 && self.is_quiet();
-        if is_over && !std::mem::replace(&mut self.reported, true) {
+        if self.service_stopped && self.streams.count() == 0 && !std::mem::replace(&mut self.reported, true) {
             info!(shard = self.port.index(), "stopped");
             let control = self.port.participants() - 1;
             self.port.post(control, Lane::Control, Letter::Stopped);
