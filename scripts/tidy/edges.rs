@@ -63,7 +63,7 @@ const ROOMS: &[Room] = &[
     Room {
         folder: "shards/sim",
         package: "corelane-sim",
-        rooms: &["corelane-shard", "corelane-protocol", "corelane-wire"],
+        rooms: &["corelane-journal", "corelane-shard", "corelane-protocol", "corelane-wire"],
         crates: None,
     },
     Room {

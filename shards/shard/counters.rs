@@ -93,7 +93,9 @@ impl Counters {
         let counter = match outcome {
             PublishOutcome::Stored => return,
             PublishOutcome::NoQueue | PublishOutcome::NoAddress => &mut self.messages_unroutable,
-            PublishOutcome::Full | PublishOutcome::NoRoom | PublishOutcome::NoDisk => &mut self.messages_refused_full,
+            PublishOutcome::Full | PublishOutcome::NoRoom | PublishOutcome::NoDisk => {
+                &mut self.messages_refused_full
+            }
             PublishOutcome::Malformed => &mut self.messages_malformed,
             PublishOutcome::NoTransaction
             | PublishOutcome::TransactionTimedOut
@@ -107,7 +109,9 @@ impl Counters {
     pub(crate) fn count_forward_refused(&mut self, outcome: PublishOutcome) {
         match outcome {
             PublishOutcome::Stored => {}
-            PublishOutcome::Full | PublishOutcome::NoRoom | PublishOutcome::NoDisk => self.forwards_refused_full += 1,
+            PublishOutcome::Full | PublishOutcome::NoRoom | PublishOutcome::NoDisk => {
+                self.forwards_refused_full += 1
+            }
             PublishOutcome::NoQueue
             | PublishOutcome::NoAddress
             | PublishOutcome::Malformed

@@ -51,6 +51,8 @@ pub struct DestinationRule {
     pub auto_delete: Option<bool>,
     pub idle_expiry_us: Option<u64>,
     pub sender_name: Option<bool>,
+    pub durable: Option<bool>,
+    pub deliver_after_sync: Option<bool>,
     pub shard: Option<u64>,
     pub topic: Option<bool>,
 }
@@ -110,6 +112,9 @@ pub(crate) struct Destination {
     pub(crate) dead_letter: Option<Arc<str>>,
     pub(crate) last_value_key: Option<Arc<str>>,
     pub(crate) sender_name: bool,
+    /// Which messages are kept; none: those that say so themselves.
+    pub(crate) durable: Option<bool>,
+    pub(crate) deliver_after_sync: bool,
 }
 
 impl Destinations {
@@ -212,6 +217,8 @@ impl Destinations {
             dead_letter,
             last_value_key: some(rule.last_value_key),
             sender_name: rule.sender_name == Some(true),
+            durable: rule.durable,
+            deliver_after_sync: rule.deliver_after_sync == Some(true),
         }
     }
 }
@@ -241,6 +248,8 @@ pub(crate) fn merge<'a>(rules: impl Iterator<Item = &'a DestinationRule>) -> Des
         follow(&mut merged.last_value_key, &rule.last_value_key);
         follow(&mut merged.auto_create, &rule.auto_create);
         follow(&mut merged.idle_expiry_us, &rule.idle_expiry_us);
+        follow(&mut merged.durable, &rule.durable);
+        follow(&mut merged.deliver_after_sync, &rule.deliver_after_sync);
         follow(&mut merged.shard, &rule.shard);
         follow(&mut merged.topic, &rule.topic);
         if is_wildcard(&rule.pattern) {

@@ -252,7 +252,9 @@ pub struct TransactionKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vote {
     /// `kept`: its part is written, so the decision has to be.
-    Yes { kept: bool },
+    Yes {
+        kept: bool,
+    },
     /// A delivery was not its consumer's any more.
     Late,
     QueueGone,

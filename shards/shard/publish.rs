@@ -283,7 +283,9 @@ impl Shard {
             None => message.expires_at(now),
         };
         let held_until = message.schedule(now);
-        let pending = transaction.is_some();
+        let in_transaction = transaction.is_some();
+        let is_shown_later = is_kept && !in_transaction && self.is_delivered_after_sync(queue);
+        let pending = in_transaction || is_shown_later;
         let replaces = last_value.is_some();
         let publication = Publication {
             priority,
@@ -297,8 +299,11 @@ impl Shard {
         match self.engine.enqueue(now, queue, publication) {
             Ok(place) => {
                 self.statistics.note_in(queue, size);
-                if is_kept && !pending {
+                if is_kept && !in_transaction {
                     self.keep_message(queue, place);
+                }
+                if is_shown_later {
+                    self.reveal_kept(queue, place);
                 }
                 if replaces {
                     self.note_replaced();

@@ -33,8 +33,8 @@ use hashbrown::HashMap;
 
 use crate::Shard;
 use crate::connection::Connection;
-use crate::event::ConnectionSlot;
 use crate::durability::next_name;
+use crate::event::ConnectionSlot;
 use crate::failure::Failure;
 use crate::limits::{
     TRANSACTION_ACQUIRED_MAX, TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_WORK_MAX, TRANSACTIONS_MAX,

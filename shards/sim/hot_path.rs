@@ -238,7 +238,12 @@ impl HotPath {
                 | Effect::HandOver { .. }
                 | Effect::Post { .. }
                 | Effect::Warn { .. }
+                | Effect::Ready
                 | Effect::Stopped => {}
+                Effect::Write { .. }
+                | Effect::PrepareSegment { .. }
+                | Effect::ReadSegment { .. }
+                | Effect::FreeSegments { .. } => unreachable!("nothing is kept here"),
             }
         }
         self.effects = effects;

@@ -13,6 +13,7 @@
 mod checkers;
 mod client;
 mod dealing;
+mod disk;
 mod faults;
 mod hot_path;
 mod operating;
@@ -21,6 +22,7 @@ mod oracle;
 mod plan;
 mod random;
 mod rest;
+mod restart;
 mod simulation;
 mod subscribing;
 mod tables;
@@ -29,9 +31,11 @@ mod workload;
 mod world;
 
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
+pub use disk::{Disk, DiskSetup};
 pub use hot_path::{Crowd, HotPath};
 pub use operator::{Answer, Item, Operator, request};
 pub use random::Random;
+pub use restart::Restart;
 pub use simulation::{Options, Report, Simulation, progress};
 pub use subscribing::{PATTERNS, TOPICS};
 pub use transacting::transaction_id;

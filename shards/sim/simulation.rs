@@ -146,7 +146,7 @@ impl Simulation {
             (Some(Actor::Client(client)), _) => {
                 self.workload.observe(&mut self.world, &mut self.oracle, client);
             }
-            (Some(Actor::Shard(_) | Actor::Control) | None, _) => {}
+            (Some(Actor::Shard(_) | Actor::Control | Actor::Disk(_)) | None, _) => {}
         }
         self.look();
         actor.is_some()

@@ -10,6 +10,7 @@ use corelane_shard::{
 };
 
 use crate::client::Client;
+use crate::disk::{Disk, DiskSetup};
 use crate::random::Random;
 
 /// Steps without an end in sight after which [`World::run`] gives up: something goes in circles.
@@ -36,6 +37,8 @@ pub struct Setup {
     pub idle_timeout_us: Option<u64>,
     /// Check every engine after every step.
     pub verify: bool,
+    /// What is durable is kept on disks like this.
+    pub disk: Option<DiskSetup>,
 }
 
 impl Setup {
@@ -52,7 +55,13 @@ impl Setup {
             login: false,
             idle_timeout_us: amqp10::Config::default().idle_timeout_us,
             verify: true,
+            disk: None,
         }
+    }
+
+    /// With a disk for each shard.
+    pub fn durable(shards: usize, seed: u64) -> Self {
+        Setup { seed, disk: Some(DiskSetup::default()), ..Setup::new(shards) }
     }
 }
 
@@ -62,14 +71,22 @@ pub struct World {
     pub now: u64,
     pub shards: Vec<Shard>,
     pub clients: Vec<Client>,
+    /// None if nothing is kept.
+    pub disks: Vec<Disk>,
+    pub(crate) setup: Setup,
+    /// Starts of the broker.
+    pub(crate) boot: u32,
+    /// Shards that are what they were before, and those that have stopped in order.
+    pub(crate) ready: Vec<bool>,
+    pub(crate) stopped: Vec<bool>,
     sockets: Vec<SimSocket>,
     /// By receiver, sender and kind.
-    lanes: Vec<Vec<[VecDeque<Mail>; 2]>>,
-    stalled: Vec<bool>,
-    random: Random,
+    pub(crate) lanes: Vec<Vec<[VecDeque<Mail>; 2]>>,
+    pub(crate) stalled: Vec<bool>,
+    pub(crate) random: Random,
     client_config: amqp10::Config,
     verify: bool,
-    more_work: Vec<bool>,
+    pub(crate) more_work: Vec<bool>,
     /// Mails that were taken from lanes.
     pub mails: u64,
     /// What was applied to shards, and turns that they ended.
@@ -89,6 +106,8 @@ pub enum Actor {
     Shard(usize),
     /// The thread that checks credentials.
     Control,
+    /// The disk of a shard.
+    Disk(usize),
 }
 
 /// The socket of the client of the same number.
@@ -114,36 +133,21 @@ struct SimSocket {
 
 impl World {
     pub fn new(setup: &Setup) -> Self {
-        let serial_first = setup.serial_first;
-        let config = amqp10::Config {
-            container_id: "broker".into(),
-            serial_first,
-            idle_timeout_us: setup.idle_timeout_us,
-            ..amqp10::Config::default()
-        };
-        let server_sasl = Sasl::Server { mechanisms: vec!["PLAIN".into()], required: true };
-        let client_sasl = Sasl::Plain { user: "sim".into(), password: "".into() };
-        let (server_sasl, client_sasl) =
-            if setup.login { (server_sasl, client_sasl) } else { (Sasl::Absent, Sasl::Absent) };
-        let config = amqp10::Config { sasl: server_sasl, ..config };
-        let config = Arc::new(config);
-        let shard = |index| {
-            Shard::new(ShardConfig {
-                index,
-                shards: setup.shards,
-                boot: 7,
-                loopback: config.clone(),
-                elsewhere: config.clone(),
-                destinations: Destinations::new(setup.rules.clone(), setup.auto_create),
-                memory: setup.memory,
-                transaction_timeout_us: setup.transaction_timeout_us,
-            })
+        let client_sasl = match setup.login {
+            true => Sasl::Plain { user: "sim".into(), password: "".into() },
+            false => Sasl::Absent,
         };
         let participants = setup.shards + 1;
-        World {
+        let disk = |(index, disk): (usize, DiskSetup)| Disk::new(disk, setup.seed ^ (index as u64 + 1) << 40);
+        let mut world = World {
             now: 1_000_000_000_000_000,
-            shards: (0..setup.shards).map(shard).collect(),
+            shards: Vec::new(),
             clients: Vec::new(),
+            disks: (0..setup.shards).zip(setup.disk.iter().cycle().cloned()).map(disk).collect(),
+            setup: setup.clone(),
+            boot: 0,
+            ready: vec![false; setup.shards],
+            stopped: vec![false; setup.shards],
             sockets: Vec::new(),
             lanes: (0..participants)
                 .map(|_| (0..participants).map(|_| Default::default()).collect())
@@ -163,6 +167,52 @@ impl World {
             warnings: Vec::new(),
             trace: 0,
             closed_by_broker: Vec::new(),
+        };
+        world.begin_shards();
+        if !world.disks.is_empty() {
+            world.recover();
+            world.run();
+        }
+        world
+    }
+
+    /// Shards in the place of those that were.
+    pub(crate) fn begin_shards(&mut self) {
+        let setup = &self.setup;
+        let sasl = match setup.login {
+            true => Sasl::Server { mechanisms: vec!["PLAIN".into()], required: true },
+            false => Sasl::Absent,
+        };
+        let config = Arc::new(amqp10::Config {
+            container_id: "broker".into(),
+            serial_first: setup.serial_first,
+            idle_timeout_us: setup.idle_timeout_us,
+            sasl,
+            ..amqp10::Config::default()
+        });
+        let shard = |index| {
+            Shard::new(ShardConfig {
+                index,
+                shards: setup.shards,
+                boot: 7 + u64::from(self.boot),
+                loopback: config.clone(),
+                elsewhere: config.clone(),
+                destinations: Destinations::new(setup.rules.clone(), setup.auto_create),
+                memory: setup.memory,
+                transaction_timeout_us: setup.transaction_timeout_us,
+            })
+        };
+        self.shards = (0..setup.shards).map(shard).collect();
+    }
+
+    /// All connections are broken; their clients see that.
+    pub(crate) fn break_connections(&mut self) {
+        for socket in &mut self.sockets {
+            socket.slot = None;
+            socket.open = false;
+            socket.sending = None;
+            socket.flush_asked = false;
+            socket.to_broker.clear();
         }
     }
 
@@ -296,12 +346,14 @@ impl World {
 
     /// One participant acts, drawn from the seed among those who can. None: nobody could.
     pub fn tick(&mut self) -> Option<Actor> {
-        let count = self.clients.len() + self.shards.len() + 1;
+        let count = self.clients.len() + self.shards.len() + 1 + self.disks.len();
         let first = self.random.below(count);
         for at in (first..first + count).map(|at| at % count) {
+            let shards = self.shards.len();
             let (acted, actor) = match at.checked_sub(self.clients.len()) {
                 None => (self.is_connected(at) && self.act(at), Actor::Client(at)),
-                Some(shard) if shard < self.shards.len() => (self.turn(shard), Actor::Shard(shard)),
+                Some(shard) if shard < shards => (self.turn(shard), Actor::Shard(shard)),
+                Some(at) if at > shards => (self.disk(at - shards - 1), Actor::Disk(at - shards - 1)),
                 Some(_) => (self.control(), Actor::Control),
             };
             if acted {
@@ -330,13 +382,15 @@ impl World {
     /// Everyone who can acts once, in an order drawn from the seed. False: nobody could.
     pub fn step(&mut self) -> bool {
         let mut acted = false;
-        let mut actors: Vec<usize> = (0..self.clients.len() + self.shards.len()).collect();
+        let shards = self.shards.len();
+        let mut actors: Vec<usize> = (0..self.clients.len() + shards + self.disks.len()).collect();
         for last in (1..actors.len()).rev() {
             actors.swap(last, self.random.below(last + 1));
         }
         for actor in actors {
             acted |= match actor.checked_sub(self.clients.len()) {
-                Some(shard) => self.turn(shard),
+                Some(shard) if shard < shards => self.turn(shard),
+                Some(at) => self.disk(at - shards),
                 None => self.act(actor),
             };
         }
@@ -412,6 +466,14 @@ impl World {
         acted
     }
 
+    /// A disk has done something.
+    fn disk(&mut self, shard: usize) -> bool {
+        let Some(answer) = self.disks[shard].act(self.now) else { return false };
+        let mut bytes = Vec::new();
+        self.apply(shard, answer.event(&mut bytes));
+        true
+    }
+
     /// The control thread: lets everyone in.
     fn control(&mut self) -> bool {
         let control = self.shards.len();
@@ -437,7 +499,7 @@ impl World {
             .rotate_left(29);
     }
 
-    fn apply(&mut self, shard: usize, event: Event<'_>) {
+    pub(crate) fn apply(&mut self, shard: usize, event: Event<'_>) {
         let what = match &event {
             Event::Accepted { socket, .. } => socket.0,
             Event::Received { bytes, .. } => {
@@ -447,6 +509,10 @@ impl World {
             Event::Lost { connection } => 0x2_0000 + u64::from(connection.index),
             Event::Mail { from, .. } => 0x3_0000 + *from as u64,
             Event::Stop => 0x4_0000,
+            Event::Written { write, .. } => 0x5_0000 + write.offset,
+            Event::SegmentPrepared { number, .. } => 0x6_0000 + u64::from(*number),
+            Event::SegmentRefused { number, .. } => 0x7_0000 + u64::from(*number),
+            Event::SegmentRead { offset, .. } => 0x8_0000 + *offset,
         };
         self.note(what << 8 | shard as u64);
         self.shards[shard].apply(self.now, event);
@@ -454,7 +520,7 @@ impl World {
         self.effects(shard);
     }
 
-    fn effects(&mut self, shard: usize) {
+    pub(crate) fn effects(&mut self, shard: usize) {
         let mut effects = Vec::new();
         self.shards[shard].take_effects(&mut effects);
         for effect in effects {
@@ -507,7 +573,12 @@ impl World {
             }
             Effect::Post { to, lane, mail } => self.lanes[to][shard][lane as usize].push_back(mail),
             Effect::Warn { text } => self.warnings.push(text),
-            Effect::Stopped => {}
+            Effect::Ready => self.ready[shard] = true,
+            Effect::Stopped => self.stopped[shard] = true,
+            Effect::Write { .. }
+            | Effect::PrepareSegment { .. }
+            | Effect::ReadSegment { .. }
+            | Effect::FreeSegments { .. } => self.disks[shard].handle(self.now, effect),
         }
     }
 

@@ -51,7 +51,8 @@ fn whatever_the_older_one_waits_for() {
     bench.resume(consumer);
     assert_eq!(bench.ids_for(consumer), [4]);
     assert!(bench.engine.take_dead_letter().is_none());
-    let retired: Vec<u64> = std::iter::from_fn(|| bench.engine.take_spent()).map(|spent| spent.message.id).collect();
+    let retired: Vec<u64> =
+        std::iter::from_fn(|| bench.engine.take_spent()).map(|spent| spent.message.id).collect();
     assert_eq!(retired, [1, 3, 2]);
 }
 

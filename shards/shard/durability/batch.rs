@@ -191,7 +191,8 @@ impl Sources<'_> {
         batch: &mut Batch<'_>,
         placing: &mut Placing,
     ) {
-        let Some(PreparedPart { name, position, posted, retired }) = self.participations.prepared(transaction)
+        let Some(PreparedPart { name, position, posted, retired }) =
+            self.participations.prepared(transaction)
         else {
             return;
         };

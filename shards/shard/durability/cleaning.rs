@@ -48,7 +48,9 @@ impl Shard {
 
     /// A piece of the segment was read; `None`: that failed, so it stays as it is.
     pub(crate) fn on_segment_read(&mut self, number: u32, offset: u64, result: Result<&[u8], String>) {
-        let Shard { durability: Some(durability), engine, queues, participations, effects, .. } = self else { return };
+        let Shard { durability: Some(durability), engine, queues, participations, effects, .. } = self else {
+            return;
+        };
         let Some(mut cleaning) = durability.cleaning.take_if(|cleaning| cleaning.segment == number) else {
             return;
         };
@@ -58,7 +60,9 @@ impl Shard {
             Err(reason) => {
                 cleaning.ended = true;
                 durability.cleaning = Some(cleaning);
-                let text = format!("segment {number} of the journal cannot be read, so it cannot be cleaned: {reason}");
+                let text = format!(
+                    "segment {number} of the journal cannot be read, so it cannot be cleaned: {reason}"
+                );
                 effects.push(Effect::Warn { text });
                 return;
             }

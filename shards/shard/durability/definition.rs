@@ -4,9 +4,9 @@
 //! or subscribed durably, at once.
 
 use bytes::Bytes;
+use corelane_engine::QueueId;
 use corelane_journal as journal;
 use corelane_wire::amqp10::Encode;
-use corelane_engine::QueueId;
 use rkyv::rancor::Error;
 use rkyv::{Archive, Deserialize, Serialize};
 
@@ -41,7 +41,9 @@ pub(super) struct Defined {
 impl Shard {
     /// Lets the journal know the queue, if it is a durable one.
     pub(crate) fn define(&mut self, queue: QueueId) {
-        let (Some(durability), Some(node)) = (&mut self.durability, self.queues.get_mut(queue)) else { return };
+        let (Some(durability), Some(node)) = (&mut self.durability, self.queues.get_mut(queue)) else {
+            return;
+        };
         if node.kept.is_some() || !node.is_durable() {
             return;
         }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use corelane_engine::{Place, QueueId};
+use corelane_engine::{DeadLetter, Place, QueueId};
 use corelane_journal::Position;
 use slab::Slab;
 
@@ -52,7 +52,10 @@ impl Leaving {
 
     /// The departure whose record lies there.
     pub(super) fn at(&self, position: Position) -> Option<usize> {
-        self.departures.iter().find(|(_, departure)| departure.source.position == position).map(|(key, _)| key)
+        self.departures
+            .iter()
+            .find(|(_, departure)| departure.source.position == position)
+            .map(|(key, _)| key)
     }
 
     pub(super) fn get(&self, key: usize) -> Option<&Departure> {
@@ -120,8 +123,8 @@ impl Shard {
 
     /// Whether the next dead letter is one that has yet to be written where it was.
     pub(crate) fn is_letter_unwritten(&self) -> bool {
-        let unwritten = |message: &Message| message.is_kept && message.position.is_none();
-        self.durability.is_some() && self.engine.next_dead_letter().is_some_and(|letter| unwritten(&letter.message))
+        let Some(DeadLetter { queue, message, .. }) = self.engine.next_dead_letter() else { return false };
+        // Of a queue that is deleted nothing is written any more.
+        message.is_kept && message.position.is_none() && self.queues.get(*queue).is_some()
     }
 }
-

@@ -43,9 +43,9 @@ use cleaning::Cleaning;
 use leaving::Leaving;
 pub(crate) use leaving::Source;
 use promise::Promise;
+use restore::Restoring;
 pub use restore::{Decisions, RestoreSummary};
 pub(crate) use transactions::next_name;
-use restore::Restoring;
 
 /// What a shard knows of its journal.
 pub(crate) struct Durability {
@@ -88,29 +88,71 @@ enum Said {
     Begin,
     End,
     /// The message at this place, if it is still there.
-    Message { queue: QueueId, place: Place },
+    Message {
+        queue: QueueId,
+        place: Place,
+    },
     /// An entry is gone.
     Removed(Removal),
     /// The entry at this place came back.
-    Returned { queue: QueueId, place: Place },
+    Returned {
+        queue: QueueId,
+        place: Place,
+    },
     /// What the queue is like.
-    Queue { queue: QueueId },
-    QueueDeleted { uid: u64, since: u32, definition: Position },
+    Queue {
+        queue: QueueId,
+    },
+    QueueDeleted {
+        uid: u64,
+        since: u32,
+        definition: Position,
+    },
     /// What is at this position is not there any more, by what was said before.
     Forgotten(Position),
     /// What a transaction does here, if it is still open.
-    Prepared { transaction: TransactionKey },
-    Decided { name: TransactionName, participants: Vec<u16> },
-    Done { name: TransactionName, committed: bool, prepared: Position, segments: Vec<u32> },
-    Started { time: u64, boot: u32, shards: u16 },
-    Stopped { time: u64 },
+    Prepared {
+        transaction: TransactionKey,
+    },
+    Decided {
+        name: TransactionName,
+        participants: Vec<u16>,
+    },
+    Done {
+        name: TransactionName,
+        committed: bool,
+        prepared: Position,
+        segments: Vec<u32>,
+    },
+    Started {
+        time: u64,
+        boot: u32,
+        shards: u16,
+    },
+    Stopped {
+        time: u64,
+    },
     /// For cleaning: a message, a queue, a transaction again, as it is now.
-    MessageAgain { queue: QueueId, place: Place },
-    DepartureAgain { key: usize, message: Box<corelane_journal::Message>, payload: Vec<u8> },
-    PreparedAgain { transaction: TransactionKey },
-    DecidedAgain { name: TransactionName, participants: Vec<u16> },
+    MessageAgain {
+        queue: QueueId,
+        place: Place,
+    },
+    DepartureAgain {
+        key: usize,
+        message: Box<corelane_journal::Message>,
+        payload: Vec<u8>,
+    },
+    PreparedAgain {
+        transaction: TransactionKey,
+    },
+    DecidedAgain {
+        name: TransactionName,
+        participants: Vec<u16>,
+    },
     Carried(Box<Record<'static>>),
-    Cleaned { segment: u32 },
+    Cleaned {
+        segment: u32,
+    },
 }
 
 /// What a queue is to the journal.
@@ -177,16 +219,10 @@ impl QueueNode {
 
 /// Saying things.
 impl Shard {
-    /// Whether anything is kept at all.
-    pub(crate) fn is_durable(&self) -> bool {
-        self.durability.is_some()
-    }
-
     /// Whether a message is to be kept in this queue.
     pub(crate) fn is_to_keep(&self, queue: QueueId, message: &Message) -> bool {
-        self.durability.is_some()
-            && message.is_durable()
-            && self.queues.get(queue).is_some_and(QueueNode::is_durable)
+        let Some(node) = self.queues.get(queue).filter(|_| self.durability.is_some()) else { return false };
+        node.destination.durable.unwrap_or(message.is_durable()) && node.is_durable()
     }
 
     /// What was said last: a mark for [`Self::said_since`].
@@ -309,11 +345,7 @@ impl Shard {
         waits.then_some(durability.prepare_at)
     }
 
-    pub(crate) fn on_written(
-        &mut self,
-        write: corelane_journal::Write,
-        result: Result<(), String>,
-    ) {
+    pub(crate) fn on_written(&mut self, write: corelane_journal::Write, result: Result<(), String>) {
         let Some(durability) = &mut self.durability else { return };
         match result {
             Ok(()) => {

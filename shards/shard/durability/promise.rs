@@ -81,6 +81,19 @@ impl Shard {
         }
     }
 
+    /// Whether consumers get what is kept in this queue when it is synced, not before.
+    pub(crate) fn is_delivered_after_sync(&self, queue: QueueId) -> bool {
+        self.queues.get(queue).is_some_and(|node| node.destination.deliver_after_sync)
+    }
+
+    /// A message that nobody sees is shown when what was said is synced.
+    pub(crate) fn reveal_kept(&mut self, queue: QueueId, place: Place) {
+        if let Some(durability) = &mut self.durability {
+            let ticket = durability.journal.said();
+            durability.promise(ticket, Promise::Revealed { queue, place });
+        }
+    }
+
     /// Takes this shard's own answer to a question of management, when what was said since the mark is synced.
     pub(crate) fn take_answer_kept(&mut self, now: u64, mark: Ticket, number: u64, answer: Answer) {
         match (self.said_since(mark), &mut self.durability) {

@@ -138,7 +138,8 @@ impl Shard {
     /// [`Self::restore_record`] next, segment by segment, and then comes [`Self::end_restore`]; all before the first event.
     pub fn begin_restore(&mut self, now: u64, recovered: Recovered, decisions: &Decisions) {
         let (kept, resolved, mut summary) = resolve(&recovered, decisions);
-        let Recovered { queues, returned, transactions, clean, uid_end, sequence_end, journal, .. } = recovered;
+        let Recovered { queues, returned, transactions, clean, uid_end, sequence_end, journal, .. } =
+            recovered;
         let lowest_uid =
             u64::from(journal.identity().layout) << UID_LAYOUT_SHIFT | (self.index as u64) << UID_SHARD_SHIFT;
         let boot = journal.boot();
@@ -168,7 +169,10 @@ impl Shard {
                     summary.queues += 1;
                 }
                 Err(reason) => {
-                    let text = format!("queue {:?} of the journal is left out, with its messages: {reason}", queue.name);
+                    let text = format!(
+                        "queue {:?} of the journal is left out, with its messages: {reason}",
+                        queue.name
+                    );
                     self.effects.push(Effect::Warn { text });
                 }
             }
@@ -180,7 +184,12 @@ impl Shard {
         }
     }
 
-    fn restore_queue(&mut self, now: u64, position: Position, queue: &journal::Queue) -> Result<QueueId, String> {
+    fn restore_queue(
+        &mut self,
+        now: u64,
+        position: Position,
+        queue: &journal::Queue,
+    ) -> Result<QueueId, String> {
         let Defined { kind, overrides, terms } = definition::read(queue)?;
         let subscription = match terms {
             Some(terms) => Some(Box::new(Subscription::restored(terms)?)),
@@ -190,7 +199,8 @@ impl Shard {
         let id = self
             .declare_node(now, &queue.name, kind, overrides, subscription)
             .map_err(|_| "there are as many queues as there may be".to_owned())?;
-        let kept = Kept { uid: queue.uid, since: queue.since, version: queue.version, definition: Some(position) };
+        let kept =
+            Kept { uid: queue.uid, since: queue.since, version: queue.version, definition: Some(position) };
         if let Some(node) = self.queues.get_mut(id) {
             node.kept = Some(Box::new(kept));
         }
@@ -289,7 +299,13 @@ impl Shard {
     /// Puts back the messages of a queue whose turn it is.
     fn restore_ready(&mut self, now: u64, restoring: &mut Restoring, uid: u64) {
         while let Some(Waiting { queue, next, .. }) = restoring.waiting.get_mut(&uid)
-            && let Some(loaded) = restoring.early.get(next).filter(|loaded| !loaded.misses_return).is_some().then(|| restoring.early.remove(next)).flatten()
+            && let Some(loaded) = restoring
+                .early
+                .get(next)
+                .filter(|loaded| !loaded.misses_return)
+                .is_some()
+                .then(|| restoring.early.remove(next))
+                .flatten()
         {
             let (queue, index) = (*queue, *next);
             *next += 1;
@@ -297,7 +313,14 @@ impl Shard {
         }
     }
 
-    fn put_back(&mut self, now: u64, restoring: &mut Restoring, queue: QueueId, index: usize, loaded: Loaded) {
+    fn put_back(
+        &mut self,
+        now: u64,
+        restoring: &mut Restoring,
+        queue: QueueId,
+        index: usize,
+        loaded: Loaded,
+    ) {
         let LiveMessage { place, position, delivery_count, acquired_count, .. } = restoring.messages[index];
         let Loaded { mut message, expires_at, held_until, .. } = loaded;
         message.is_kept = true;

@@ -47,8 +47,8 @@ use crate::limits::{
 use crate::mail::{Answered, LinkRef, Mail, PublishOutcome, Query};
 use crate::message::Message;
 use crate::publish::{Delivery, renew_credit};
-use plan::{Layout, Plan, Step};
 pub(crate) use data::Data;
+use plan::{Layout, Plan, Step};
 pub(crate) use question::{Answer, Question};
 pub(crate) use queues::{decode_overrides, overrides};
 use reply::Reply;

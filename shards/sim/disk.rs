@@ -1,0 +1,329 @@
+//! What does a disk keep when the machine stops, and what does it do until then?
+//!
+//! One for each shard, with the files of its journal. It answers late, as the seed draws it. A write that is on its way when the
+//! world stops is there whole, not at all, or some of its sectors are, in any order; so is one whose sync has failed. What was
+//! synced stays. Files that were freed are used again with what is in them, or are left lying about.
+//!
+//! Invariants, asserted: one write, one file being made, one read at a time; nothing is written over what was synced; nothing is written
+//! after a write has failed.
+
+use std::collections::BTreeMap;
+
+use corelane_journal::Write;
+use corelane_shard::{Effect, Event};
+
+use crate::random::Random;
+
+/// What a disk writes as a whole.
+const SECTOR: usize = 512;
+
+/// What a read gives at most.
+const READ_MAX: usize = 16 << 10;
+
+/// What the disks of a world are like.
+#[derive(Clone, Debug)]
+pub struct DiskSetup {
+    pub segment_bytes: u32,
+    pub batch_bytes_max: u32,
+    pub segments_idle_max: u32,
+    /// Files that there is room for, freed ones included.
+    pub files_max: usize,
+    /// How long anything takes at most.
+    pub latency_us_max: u64,
+}
+
+impl Default for DiskSetup {
+    /// Small segments, so that much happens, and no delays.
+    fn default() -> Self {
+        DiskSetup {
+            segment_bytes: 16 * 4096,
+            batch_bytes_max: 2 * 4096,
+            segments_idle_max: 2,
+            files_max: usize::MAX,
+            latency_us_max: 0,
+        }
+    }
+}
+
+/// The disk of one shard.
+#[derive(Debug)]
+pub struct Disk {
+    setup: DiskSetup,
+    random: Random,
+    files: BTreeMap<u32, File>,
+    /// Freed, and kept for what comes.
+    spare: Vec<Vec<u8>>,
+    writing: Option<(u64, Write)>,
+    preparing: Option<(u64, u32)>,
+    reading: Option<(u64, u32, u64)>,
+    failed: bool,
+    /// It answers nothing until it is let go.
+    pub held: bool,
+    /// The next write fails.
+    pub fails_next: bool,
+    /// Reads fail.
+    pub unreadable: bool,
+    /// There is no room for any more files.
+    pub full: bool,
+    /// Writes that were synced, and their bytes.
+    pub writes: u64,
+    pub bytes_written: u64,
+    /// Files that were freed.
+    pub freed: u64,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    bytes: Vec<u8>,
+    /// Where what was synced ends.
+    synced: usize,
+    /// Where each write that was synced begins and ends, in order.
+    writes: Vec<(usize, usize)>,
+}
+
+/// What a disk answers.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Written(Write, Result<(), String>),
+    Prepared(u32, u64),
+    Refused(u32),
+    Read(u32, u64, Result<Vec<u8>, String>),
+}
+
+impl Answer {
+    pub(crate) fn event(self, bytes: &mut Vec<u8>) -> Event<'_> {
+        match self {
+            Answer::Written(write, result) => Event::Written { write, result },
+            Answer::Prepared(number, epoch) => Event::SegmentPrepared { number, epoch },
+            Answer::Refused(number) => {
+                Event::SegmentRefused { number, reason: "no space left on device".to_owned() }
+            }
+            Answer::Read(number, offset, Ok(read)) => {
+                *bytes = read;
+                Event::SegmentRead { number, offset, result: Ok(bytes) }
+            }
+            Answer::Read(number, offset, Err(reason)) => {
+                Event::SegmentRead { number, offset, result: Err(reason) }
+            }
+        }
+    }
+}
+
+impl Disk {
+    pub(crate) fn new(setup: DiskSetup, seed: u64) -> Self {
+        Disk {
+            setup,
+            random: Random::new(seed),
+            files: BTreeMap::new(),
+            spare: Vec::new(),
+            writing: None,
+            preparing: None,
+            reading: None,
+            failed: false,
+            held: false,
+            fails_next: false,
+            unreadable: false,
+            full: false,
+            writes: 0,
+            bytes_written: 0,
+            freed: 0,
+        }
+    }
+
+    /// Something is asked of it.
+    pub(crate) fn handle(&mut self, now: u64, effect: Effect) {
+        let at = now + self.random.below(self.setup.latency_us_max as usize + 1) as u64;
+        match effect {
+            Effect::Write { write } => {
+                assert!(self.writing.is_none(), "one write is on its way at a time");
+                assert!(!self.failed, "nothing is written after a write has failed");
+                let file = &self.files[&write.segment];
+                assert!(write.offset as usize >= file.synced, "nothing is written over what was synced");
+                self.writing = Some((at, write));
+            }
+            Effect::PrepareSegment { number } => {
+                assert!(self.preparing.is_none(), "one file is made at a time");
+                self.preparing = Some((at, number));
+            }
+            Effect::ReadSegment { number, offset } => {
+                assert!(self.reading.is_none(), "one read is on its way at a time");
+                self.reading = Some((at, number, offset));
+            }
+            Effect::FreeSegments { numbers } => numbers.into_iter().for_each(|number| self.free(number)),
+            other => unreachable!("not for a disk: {other:?}"),
+        }
+    }
+
+    /// Something that it was asked for is done.
+    pub(crate) fn act(&mut self, now: u64) -> Option<Answer> {
+        if self.held {
+            return None;
+        }
+        let first = self.random.below(3);
+        (first..first + 3).find_map(|which| match which % 3 {
+            0 => {
+                let (_, write) = self.writing.take_if(|(at, _)| *at <= now)?;
+                Some(self.write(write))
+            }
+            1 => {
+                let (_, number) = self.preparing.take_if(|(at, _)| *at <= now)?;
+                Some(self.prepare(number))
+            }
+            _ => {
+                let (_, number, offset) = self.reading.take_if(|(at, ..)| *at <= now)?;
+                let result = self.read(number, offset);
+                Some(Answer::Read(number, offset, result))
+            }
+        })
+    }
+
+    /// When it will have done something that it was asked for.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        let writing = self.writing.as_ref().map(|(at, _)| *at);
+        let preparing = self.preparing.as_ref().map(|(at, _)| *at);
+        let reading = self.reading.as_ref().map(|(at, ..)| *at);
+        writing.into_iter().chain(preparing).chain(reading).min().filter(|_| !self.held)
+    }
+
+    /// Whether a write is on its way.
+    pub fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// The machine stops: what was not synced is there in part.
+    pub(crate) fn crash(&mut self) {
+        if let Some((_, write)) = self.writing.take() {
+            self.tear(&write);
+        }
+        if let Some((_, number)) = self.preparing.take()
+            && self.random.one_in(2)
+        {
+            self.prepare(number);
+        }
+        self.reading = None;
+        self.failed = false;
+        self.held = false;
+        self.fails_next = false;
+        // What is on the disk now is all that there will be of it.
+        for file in self.files.values_mut() {
+            file.synced = file.bytes.len();
+        }
+    }
+
+    /// The numbers of the files, in order.
+    pub fn segments(&self) -> Vec<u32> {
+        self.files.keys().copied().collect()
+    }
+
+    /// What is in a file.
+    pub fn bytes(&self, segment: u32) -> &[u8] {
+        &self.files[&segment].bytes
+    }
+
+    /// Whether these bytes stand anywhere on the disk.
+    pub fn contains(&self, text: &str) -> bool {
+        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        self.files.values().any(|file| has(&file.bytes)) || self.spare.iter().any(|bytes| has(bytes))
+    }
+
+    pub(crate) fn free(&mut self, number: u32) {
+        self.freed += 1;
+        match self.random.below(3) {
+            // It is gone with the next start.
+            0 if self.setup.files_max == usize::MAX => {}
+            0 | 1 => drop(self.files.remove(&number)),
+            _ => self.spare.extend(self.files.remove(&number).map(|file| file.bytes)),
+        }
+    }
+
+    pub(crate) fn delete(&mut self, number: u32) {
+        self.files.remove(&number);
+    }
+
+    /// Turns a bit of what was synced, if there is anything. Answers where.
+    pub fn rot(&mut self, random: &mut Random) -> Option<(u32, usize)> {
+        let written: Vec<u32> = self
+            .files
+            .iter()
+            .filter(|(_, file)| !file.writes.is_empty())
+            .map(|(number, _)| *number)
+            .collect();
+        if written.is_empty() {
+            return None;
+        }
+        let number = written[random.below(written.len())];
+        let file = self.files.get_mut(&number)?;
+        let (begin, end) = file.writes[random.below(file.writes.len())];
+        let at = begin + random.below(end - begin);
+        file.bytes[at] ^= 1 << random.below(8);
+        Some((number, at))
+    }
+
+    fn write(&mut self, write: Write) -> Answer {
+        if std::mem::take(&mut self.fails_next) {
+            self.failed = true;
+            self.tear(&write);
+            return Answer::Written(write, Err("input/output error".to_owned()));
+        }
+        let (begin, length) = (write.offset as usize, write.bytes().len());
+        self.put(&write, |_| true);
+        let file = self.files.get_mut(&write.segment).expect("a segment's file was made");
+        file.synced = begin + length;
+        file.writes.push((begin, begin + length));
+        self.writes += 1;
+        self.bytes_written += length as u64;
+        Answer::Written(write, Ok(()))
+    }
+
+    /// Some of it is there: nothing, all, the first sectors, the last ones, or any.
+    fn tear(&mut self, write: &Write) {
+        let sectors = write.bytes().len() / SECTOR;
+        let border = self.random.below(sectors + 1);
+        match self.random.below(6) {
+            0 => {}
+            1 => self.put(write, |_| true),
+            2 => self.put(write, |sector| sector < border),
+            3 => self.put(write, |sector| sector >= border),
+            4 => self.put(write, |sector| sector / 8 != border / 8),
+            _ => {
+                let of = 2 + self.random.below(6);
+                let written: Vec<bool> = (0..sectors).map(|_| self.random.below(of) > 0).collect();
+                self.put(write, |sector| written[sector]);
+            }
+        }
+    }
+
+    fn put(&mut self, write: &Write, is_written: impl Fn(usize) -> bool) {
+        let file = self.files.get_mut(&write.segment).expect("a segment's file was made");
+        for (sector, bytes) in
+            write.bytes().chunks(SECTOR).enumerate().filter(|(sector, _)| is_written(*sector))
+        {
+            let at = write.offset as usize + sector * SECTOR;
+            if file.bytes.len() < at + bytes.len() {
+                file.bytes.resize(at + bytes.len(), 0);
+            }
+            file.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    fn prepare(&mut self, number: u32) -> Answer {
+        let recycled = self.spare.pop();
+        if self.full || (recycled.is_none() && self.files.len() >= self.setup.files_max) {
+            self.spare.extend(recycled);
+            return Answer::Refused(number);
+        }
+        let bytes = recycled.unwrap_or_else(|| vec![0; self.setup.segment_bytes as usize]);
+        self.files.insert(number, File { bytes, ..File::default() });
+        Answer::Prepared(number, self.random.number())
+    }
+
+    fn read(&mut self, number: u32, offset: u64) -> Result<Vec<u8>, String> {
+        if self.unreadable {
+            return Err("input/output error".to_owned());
+        }
+        let bytes = &self.files[&number].bytes;
+        let begin = bytes.len().min(offset as usize);
+        let length = 1 + self.random.below(READ_MAX);
+        Ok(bytes[begin..bytes.len().min(begin + length)].to_vec())
+    }
+}
