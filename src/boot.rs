@@ -8,16 +8,15 @@
 //! Left out: what a shard's thread does (`driver`), what the control thread does (`control`).
 
 mod cores;
+mod kept;
 
 use std::net::SocketAddr;
-use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use std::{fmt, io, thread};
+use std::{fmt, io};
 
-use corelane_journal::Queue;
-use corelane_shard::{Decisions, Destinations, Shard, ShardConfig, queue_home};
+use corelane_mailbox::Port;
+use corelane_shard::Shard;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
@@ -26,10 +25,11 @@ use crate::authenticate::Authenticator;
 use crate::config::{IdlePolicy, Listener, ServeSettings, SettingsError};
 use crate::control::{Control, Reload, Reread, Signals, Stop};
 use crate::driver::{
-    self, Clock, Disk, Doorbell, Driver, Idle, Listening, Participants, ShardThread, Unusable, participants,
+    self, Clock, Doorbell, Driver, Idle, Letter, Listening, Participants, ShardThread, Unusable, participants,
 };
-use crate::storage::{self, DataDirectory, Progress, ShardStorage, StorageError, StorageSettings, SyncMode};
+use crate::storage::StorageError;
 use cores::{CoresError, Plan};
+use kept::Storage;
 
 /// Connections that wait to be accepted, for each listener; more are turned away by the kernel, which also caps it at
 /// `net.core.somaxconn`.
@@ -40,9 +40,6 @@ const FILES_WANTED: u64 = 10_000;
 
 /// How long threads have to end once their connections are closed.
 const END_MAX: Duration = Duration::from_secs(2);
-
-/// How often signals are looked at while the data directory is read.
-const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
 
 /// Why a broker does not come up.
 #[derive(Debug)]
@@ -94,47 +91,14 @@ pub fn serve(
     let listeners = bind(&settings.listeners)?;
     let addresses: Vec<_> = listeners.iter().map(Listening::address).collect();
     let clock = Clock::start();
-    let boot = clock.now();
-    let mut storage = match &settings.storage {
-        None => None,
-        Some(asked) => {
-            let home = home(settings.destinations.clone(), plan.cores.len());
-            let Some(opened) = open_storage(asked, plan.cores.len(), clock, home, &signals)? else {
-                info!("stopped before everything was read");
-                return Ok(Stop::Graceful);
-            };
-            Some(opened)
-        }
+    let shards = plan.cores.len();
+    let Some(mut storage) = Storage::open(settings, shards, clock, &signals)? else {
+        info!("stopped before everything was read");
+        return Ok(Stop::Graceful);
     };
-    let Participants { ports, bells, control } =
-        participants(plan.cores.len()).map_err(BootError::Doorbells)?;
-    let mut threads = Vec::new();
-    let mut listeners = Some(listeners);
-    let mut starting = Vec::new();
-    for (index, port) in ports.into_iter().enumerate() {
-        let (disk, restoring) = match &mut storage {
-            Some(storage) => storage.shard(index, &bells[index])?,
-            None => (None, None),
-        };
-        let driver = Driver {
-            index,
-            placement: plan.placement(index),
-            idle: idle(settings),
-            clock,
-            port,
-            bells: bells.clone(),
-            listeners: if index == 0 { listeners.take().unwrap_or_default() } else { Vec::new() },
-            disk,
-        };
-        let config = settings.shard_config(index, plan.cores.len(), boot);
-        let started = driver.start(move || make_shard(config, restoring, clock));
-        starting.push(started.map_err(|error| BootError::Start { shard: index, error })?);
-    }
-    for starting in starting {
-        let index = starting.index();
-        threads.push(starting.wait().map_err(|error| BootError::Start { shard: index, error })?);
-        info!(shard = index, core = plan.cores[index], "started");
-    }
+    let participants = participants(shards).map_err(BootError::Doorbells)?;
+    let Participants { ports, bells, control } = participants;
+    let threads = start_shards(settings, &plan, clock, ports, &bells, listeners, &mut storage)?;
     for address in addresses {
         info!(%address, "listening");
     }
@@ -144,107 +108,48 @@ pub fn serve(
     Ok(stop)
 }
 
-/// The data directory, until the broker ends.
-struct Storage {
-    _directory: DataDirectory,
-    sync: SyncMode,
-    decisions: Arc<Decisions>,
-    progress: Arc<Progress>,
-    /// By number; each is taken once.
-    shards: Vec<Option<ShardStorage>>,
-}
-
-/// What a shard takes in before anything else.
-struct Restoring {
-    index: usize,
-    storage: ShardStorage,
-    decisions: Arc<Decisions>,
-    progress: Arc<Progress>,
-}
-
-fn home(destinations: Destinations, shards: usize) -> impl Fn(&Queue) -> usize + Send + 'static {
-    move |queue| queue_home(&destinations, &queue.name, shards)
-}
-
-/// Opens the data directory on a thread of its own. `None`: a signal came first; what the thread does may end at any point.
-fn open_storage(
-    settings: &StorageSettings,
-    shards: usize,
+/// Starts a thread for each shard. All of them take in what they had before at the same time.
+fn start_shards(
+    settings: &ServeSettings,
+    plan: &Plan,
     clock: Clock,
-    home: impl Fn(&Queue) -> usize + Send + 'static,
-    signals: &Signals,
-) -> Result<Option<Storage>, BootError> {
-    let (say, opened) = channel();
-    let settings = settings.clone();
-    let thread = thread::Builder::new().name("storage".to_owned()).spawn(move || {
-        let _ = say.send(storage::open(&settings, shards as u16, clock.now(), &home));
-    });
-    let thread = thread.map_err(BootError::Thread)?;
-    let opened = loop {
-        match opened.recv_timeout(SIGNAL_PERIOD) {
-            Ok(opened) => break opened.map_err(BootError::Storage)?,
-            Err(RecvTimeoutError::Timeout) if signals.take_stop() => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => match thread.join() {
-                Ok(()) => unreachable!("the thread says how it ended"),
-                Err(panic) => resume_unwind(panic),
-            },
-        }
-    };
-    Ok(Some(Storage {
-        _directory: opened.directory,
-        sync: opened.sync,
-        decisions: opened.decisions,
-        progress: Arc::new(Progress::new("restoring", opened.used_bytes)),
-        shards: opened.shards.into_iter().map(Some).collect(),
-    }))
-}
-
-impl Storage {
-    /// What the shard writes with, and what it takes in.
-    fn shard(
-        &mut self,
-        index: usize,
-        bell: &Doorbell,
-    ) -> Result<(Option<Disk>, Option<Restoring>), BootError> {
-        let storage = self.shards[index].take().expect("each shard is started once");
-        let disk = Disk::start(index, storage.files.clone(), self.sync, bell.clone());
-        let disk = disk.map_err(|error| BootError::Start { shard: index, error })?;
-        let (decisions, progress) = (Arc::clone(&self.decisions), Arc::clone(&self.progress));
-        Ok((Some(disk), Some(Restoring { index, storage, decisions, progress })))
+    ports: Vec<Port<Letter>>,
+    bells: &Arc<[Doorbell]>,
+    listeners: Vec<Listening>,
+    storage: &mut Storage,
+) -> Result<Vec<ShardThread>, BootError> {
+    let boot = clock.now();
+    let mut listeners = Some(listeners);
+    let mut starting = Vec::new();
+    for (index, port) in ports.into_iter().enumerate() {
+        let failed = |error| BootError::Start { shard: index, error };
+        let (disk, restoring) = storage.shard(index, &bells[index]).map_err(failed)?;
+        let driver = Driver {
+            index,
+            placement: plan.placement(index),
+            idle: idle(settings),
+            clock,
+            port,
+            bells: Arc::clone(bells),
+            // The first shard accepts for all.
+            listeners: listeners.take().unwrap_or_default(),
+            disk,
+        };
+        let config = settings.shard_config(index, plan.cores.len(), boot);
+        let started = driver.start(move || {
+            let mut shard = Shard::new(config);
+            restoring.map_or(Ok(()), |restoring| restoring.restore(&mut shard, clock))?;
+            Ok(shard)
+        });
+        starting.push(started.map_err(failed)?);
     }
-}
-
-fn make_shard(config: ShardConfig, restoring: Option<Restoring>, clock: Clock) -> io::Result<Shard> {
-    let mut shard = Shard::new(config);
-    let Some(Restoring { index, storage, decisions, progress }) = restoring else { return Ok(shard) };
-    let is_new = storage.used.is_empty();
-    let summary = storage::restore(&mut shard, storage, &decisions, &progress, || clock.now())
-        .map_err(io::Error::other)?;
-    if !is_new {
-        info!(
-            shard = index,
-            queues = summary.queues,
-            messages = summary.messages,
-            bytes = summary.bytes,
-            "has what it had before"
-        );
+    let mut threads = Vec::new();
+    for starting in starting {
+        let index = starting.index();
+        threads.push(starting.wait().map_err(|error| BootError::Start { shard: index, error })?);
+        info!(shard = index, core = plan.cores[index], "started");
     }
-    if summary.committed + summary.rolled_back > 0 {
-        info!(
-            shard = index,
-            committed = summary.committed,
-            rolled_back = summary.rolled_back,
-            "transactions were open, and have an end now"
-        );
-    }
-    if summary.lost > 0 {
-        warn!(
-            shard = index,
-            "{} messages were there and cannot be read, or their queue is not known", summary.lost
-        );
-    }
-    Ok(shard)
+    Ok(threads)
 }
 
 /// Lets the process open as many files as it may. Returns how many that are.
