@@ -21,6 +21,12 @@ pub(crate) enum Body {
     Shared(Arc<Shared>),
 }
 
+impl Default for Body {
+    fn default() -> Self {
+        Body::Own(Vec::new())
+    }
+}
+
 /// A shard's handle to bytes that several of its entries have.
 #[derive(Debug)]
 pub(crate) struct Shared {

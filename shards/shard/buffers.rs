@@ -3,7 +3,8 @@
 //! A message that leaves for good gives its vector back, so a steady flow allocates nothing. What the pool keeps is bounded;
 //! beyond it memory goes back to the allocator. Vectors that came from another shard are as welcome.
 
-use crate::limits::POOL_BYTES_MAX;
+use crate::limits::{POOL_BYTES_MAX, SHELLS_MAX};
+use crate::message::Content;
 
 /// Classes of 64 B upwards, eight to a doubling, up to 64 KiB. Larger vectors are not kept.
 const CLASS_COUNT: usize = 1 + 8 * 10;
@@ -14,11 +15,28 @@ const SMALLEST_BYTES: usize = 64;
 pub(crate) struct Buffers {
     classes: Vec<Vec<Vec<u8>>>,
     kept_bytes: usize,
+    /// Where messages were that have left.
+    shells: Vec<Box<Content>>,
 }
 
 impl Buffers {
     pub(crate) fn new() -> Self {
-        Buffers { classes: (0..CLASS_COUNT).map(|_| Vec::new()).collect(), kept_bytes: 0 }
+        let classes = (0..CLASS_COUNT).map(|_| Vec::new()).collect();
+        Buffers { classes, kept_bytes: 0, shells: Vec::new() }
+    }
+
+    /// Where a message was.
+    #[inline]
+    pub(crate) fn take_shell(&mut self) -> Option<Box<Content>> {
+        self.shells.pop()
+    }
+
+    /// A message was there, and has left.
+    #[inline]
+    pub(crate) fn give_shell(&mut self, shell: Box<Content>) {
+        if self.shells.len() < SHELLS_MAX {
+            self.shells.push(shell);
+        }
     }
 
     /// An owned copy of the bytes.

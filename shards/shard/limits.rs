@@ -125,6 +125,9 @@ pub const TRANSACTION_ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 /// Message bytes that a shard keeps for reuse. What comes back beyond it goes to the allocator.
 pub const POOL_BYTES_MAX: usize = 32 << 20;
 
+/// Places of messages that have left, kept for the next ones, some 150 bytes each. More go back to the allocator.
+pub const SHELLS_MAX: usize = 16 << 10;
+
 /// Longest queue name, in bytes. A longer one is refused.
 pub const QUEUE_NAME_BYTES_MAX: usize = 1024;
 

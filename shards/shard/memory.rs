@@ -66,7 +66,7 @@ impl Shard {
 
     /// Gives up a message that is no entry.
     pub(crate) fn dissolve(&mut self, message: Message) {
-        let (freed, bytes) = message.dissolved();
+        let (freed, bytes) = message.dissolved(&mut self.buffers);
         self.memory_used -= freed;
         if let Some(bytes) = bytes {
             self.buffers.give(bytes);

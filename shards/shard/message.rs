@@ -3,6 +3,8 @@
 //! The bytes behind header and delivery annotations leave as they arrived (AMQP 1.0 §3.2: the bare message is immutable); only
 //! the header is made anew for each delivery. Fields for selectors are read from the encoding when asked for; nothing is built.
 
+use std::ops::{Deref, DerefMut};
+
 use bytes::Bytes;
 use corelane_engine::selector::{self, Field, HeaderField};
 use corelane_engine::{self as engine, DeadLetterReason};
@@ -24,9 +26,13 @@ const DELIVERY_ANNOTATIONS: [&str; 2] = ["x-opt-delivery-time", "x-opt-delivery-
 /// Memory of an entry and its message beside the message's bytes, rounded up.
 const ENTRY_BYTES: usize = 128;
 
-/// An encoded AMQP 1.0 message.
+/// An encoded AMQP 1.0 message. It lies where it lies: what moves is its address.
 #[derive(Debug)]
-pub struct Message {
+pub struct Message(Box<Content>);
+
+/// What is known of a message.
+#[derive(Debug)]
+pub struct Content {
     body: Body,
     format: u32,
     /// Where the part that is passed on unchanged begins.
@@ -105,222 +111,68 @@ impl Parts {
 impl Message {
     /// Finds the parts of a complete message; gives the bytes back if they are not one.
     pub(crate) fn new(bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
-        let Ok(parts) = Parts::of(&bytes) else { return Err(bytes) };
-        Ok(Message {
-            format,
-            onward: parts.onward,
-            properties: parts.properties,
-            application_properties: parts.application_properties,
-            enqueued_at: 0,
-            ttl_ms: parts.header.ttl.unwrap_or(0),
-            counted: u32::try_from(bytes.capacity() + ENTRY_BYTES).unwrap_or(u32::MAX),
-            priority: parts.header.priority,
-            durable: parts.header.durable,
-            has_group: parts.has_group,
-            has_expiry: parts.has_expiry,
-            is_scheduled: parts.is_scheduled,
-            is_answer: false,
-            deliver_at: 0,
-            is_kept: false,
-            is_annotated: false,
-            position: None,
-            deaths: None,
-            body: Body::Own(bytes),
-        })
+        Content::new(bytes, format).map(|content| Message(Box::new(content)))
     }
 
-    /// The whole encoding, as it was received.
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        self.body.bytes()
+    /// The same, where another one was.
+    pub(crate) fn new_in(buffers: &mut Buffers, bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
+        let content = Content::new(bytes, format)?;
+        Ok(Message(match buffers.take_shell() {
+            Some(mut shell) => {
+                *shell = content;
+                shell
+            }
+            None => Box::new(content),
+        }))
+    }
+
+    /// The same with this body.
+    fn with_body(mut self, change: impl FnOnce(Body) -> Body) -> Self {
+        self.body = change(std::mem::take(&mut self.body));
+        self
     }
 
     /// The vector of a message that is no entry of a queue; an empty one if others share it.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         debug_assert!(!self.body.is_shared(), "entries are dissolved, so that their body is accounted for");
-        self.body.into_bytes().unwrap_or_default()
-    }
-
-    /// Bytes it is counted with while it is in a queue, but for a body that is counted once for several entries.
-    pub(crate) fn memory(&self) -> u64 {
-        if self.body.is_shared() { ENTRY_BYTES as u64 } else { u64::from(self.counted) }
-    }
-
-    /// What its body is counted with, where it is shared.
-    pub(crate) fn body_memory(&self) -> u64 {
-        u64::from(self.counted).saturating_sub(ENTRY_BYTES as u64)
+        { self.0 }.body.into_bytes().unwrap_or_default()
     }
 
     /// The same message for another shard, or for someone here whose memory is not the queues'.
     pub(crate) fn copied(&self, buffers: &mut Buffers) -> Self {
-        Message { body: self.body.copied(buffers), deaths: None, ..*self }
+        let body = self.body.copied(buffers);
+        Message(Box::new(Content { body, deaths: None, ..*self.0 }))
     }
 
     /// One that several shards can have.
     pub(crate) fn passed(self) -> Self {
-        Message { body: self.body.passed(), ..self }
+        self.with_body(Body::passed)
     }
 
     /// One that several entries of this shard can have, which accounts for its body once.
     pub(crate) fn shared(self) -> Self {
         let counted = self.body_memory();
-        Message { body: self.body.shared(counted), ..self }
+        self.with_body(|body| body.shared(counted))
     }
 
     /// Another handle to a message that is passed or shared.
     pub(crate) fn another(&self) -> Option<Self> {
-        Some(Message { body: self.body.another()?, deaths: self.deaths.clone(), ..*self })
+        let body = self.body.another()?;
+        Some(Message(Box::new(Content { body, deaths: self.deaths.clone(), ..*self.0 })))
     }
 
     /// As it can travel, and the bytes that this shard has to count no more.
-    pub(crate) fn taken_out(self) -> (Self, u64) {
-        let (body, freed) = self.body.taken_out();
-        (Message { body, ..self }, freed)
+    pub(crate) fn taken_out(mut self) -> (Self, u64) {
+        let (body, freed) = std::mem::take(&mut self.body).taken_out();
+        self.body = body;
+        (self, freed)
     }
 
     /// Gives it up: the bytes that this shard has to count no more, and the vector if nobody else has it.
-    pub(crate) fn dissolved(self) -> (u64, Option<Vec<u8>>) {
-        self.body.dissolved()
-    }
-
-    pub(crate) fn format(&self) -> u32 {
-        self.format
-    }
-
-    pub(crate) fn priority(&self) -> u8 {
-        self.priority
-    }
-
-    /// When the producer wants it gone: by its time to live from `now`, or at its expiry time, whichever is first. A dead letter has
-    /// had that time.
-    pub(crate) fn expires_at(&self, now: u64) -> Option<u64> {
-        if self.deaths.is_some() {
-            return None;
-        }
-        let by_ttl = (self.ttl_ms > 0).then(|| now + u64::from(self.ttl_ms) * 1000);
-        let at_expiry = match self.has_expiry.then(|| self.property(Property::AbsoluteExpiryTime)) {
-            // AMQP 1.0 §3.2.4; JMS clients send 0 for never.
-            Some(Value::Timestamp(at)) if at > 0 => Some((at as u64).saturating_mul(1000)),
-            Some(_) | None => None,
-        };
-        by_ttl.into_iter().chain(at_expiry).min()
-    }
-
-    /// When it is to be available, if that is later than `now`: by the annotations `x-opt-delivery-time` (milliseconds since the
-    /// epoch), else `x-opt-delivery-delay` (milliseconds). A dead letter has had that time.
-    pub(crate) fn schedule(&mut self, now: u64) -> Option<u64> {
-        if !self.is_scheduled || self.deaths.is_some() {
-            return None;
-        }
-        let sections = Sections::scan(self.bytes()).ok()?;
-        let annotations = sections.message_annotations.map(self.bytes()).ok()?;
-        let [time, delay] = DELIVERY_ANNOTATIONS.map(|name| {
-            let milliseconds = annotations.find(name).ok().flatten().and_then(milliseconds);
-            milliseconds.map(|milliseconds| milliseconds.saturating_mul(1000))
-        });
-        self.deliver_at = time.or_else(|| delay.map(|delay| now.saturating_add(delay)))?;
-        Some(self.deliver_at).filter(|at| *at > now)
-    }
-
-    /// The value of an application property, such that equal values have equal bytes; none where it has none.
-    pub(crate) fn key(&self, property: &str) -> Option<Box<[u8]>> {
-        let value = self.application_property(property);
-        let mut key = Vec::new();
-        match for_selector(value) {
-            selector::Value::Null => return None,
-            selector::Value::Bool(value) => key.extend([b'b', u8::from(value)]),
-            selector::Value::Int(value) => integer_key(&mut key, i128::from(value)),
-            selector::Value::Unsigned(value) => integer_key(&mut key, i128::from(value)),
-            // Exact below 2^53, and above it every value is whole: the cast keeps what there is.
-            selector::Value::Float(value) if value.fract() == 0.0 => integer_key(&mut key, value as i128),
-            selector::Value::Float(value) => {
-                key.push(b'f');
-                key.extend(value.to_bits().to_be_bytes());
-            }
-            selector::Value::String(text) => {
-                key.push(b's');
-                key.extend(text.as_bytes());
-            }
-            selector::Value::Opaque => {
-                key.push(b'o');
-                value.encode(&mut key);
-            }
-        }
-        Some(key.into())
-    }
-
-    /// Notes that it died in a queue, for itself and in its annotations: it may be counted with more than before. False: it goes round
-    /// in a circle, as no consumer has rejected it since it was last on its way to `to`.
-    pub(crate) fn die(&mut self, queue: &str, reason: DeadLetterReason, to: Stop) -> bool {
-        let mut deaths = self.deaths.take().unwrap_or_default();
-        let goes_on = deaths.add(queue, reason, to);
-        let mut bytes = Vec::new();
-        deaths.encode(queue, reason, &mut bytes);
-        self.deaths = Some(deaths);
-        if let Ok(map) = Map::decode(&bytes) {
-            // A dead letter has its bytes alone.
-            let annotated = self.with_annotations(map, |key| !has_key(map, key));
-            drop(annotated.map(|annotated| self.become_annotated(annotated)));
-        }
-        goes_on
-    }
-
-    /// What it has been through, to be written; nothing, if it is no dead letter.
-    pub(crate) fn encoded_deaths(&self) -> Bytes {
-        self.deaths.as_ref().map(|deaths| deaths.saved()).unwrap_or_default()
-    }
-
-    /// The same, read again.
-    pub(crate) fn restore_deaths(&mut self, saved: &[u8]) {
-        self.deaths = Deaths::read(saved).map(Box::new);
-    }
-
-    /// Its message annotations, encoded as a map; nothing, if it has none.
-    pub(crate) fn annotations(&self) -> &[u8] {
-        let sections = Sections::scan(self.bytes());
-        sections.map(|sections| sections.message_annotations.value(self.bytes())).unwrap_or_default()
-    }
-
-    /// Its annotations are these.
-    pub(crate) fn restore_annotations(&mut self, annotations: Map<'_>) {
-        if let Some(annotated) = self.with_annotations(annotations, |_| false) {
-            drop(self.become_annotated(annotated));
-            self.is_annotated = true;
-        }
-    }
-
-    pub(crate) fn is_durable(&self) -> bool {
-        self.durable
-    }
-
-    /// The queues that it has died in, for people.
-    pub(crate) fn death_path(&self) -> String {
-        self.deaths.as_ref().map(|deaths| deaths.path()).unwrap_or_default()
-    }
-
-    /// The address in the message's properties.
-    pub(crate) fn to(&self) -> Option<&str> {
-        self.property(Property::To).as_str()
-    }
-
-    /// The header of a delivery; nothing if it would say nothing but defaults.
-    pub(crate) fn encode_head(&self, head: &mut Vec<u8>, now: u64, counts: DeliveryCounts) {
-        let remaining_ms = |at: u64| u32::try_from(at.saturating_sub(now).div_ceil(1000)).unwrap_or(u32::MAX);
-        let header = Header {
-            durable: self.durable,
-            priority: self.priority,
-            ttl: counts.expires_at.map(remaining_ms),
-            first_acquirer: counts.first_acquirer,
-            delivery_count: counts.delivery_count,
-        };
-        if header != Header::default() {
-            header.encode(head);
-        }
-    }
-
-    /// The part that every delivery passes on unchanged.
-    pub(crate) fn rest(&self) -> &[u8] {
-        &self.bytes()[self.onward as usize..]
+    pub(crate) fn dissolved(mut self, buffers: &mut Buffers) -> (u64, Option<Vec<u8>>) {
+        let parts = std::mem::take(&mut self.body).dissolved();
+        buffers.give_shell(self.0);
+        parts
     }
 
     /// AMQP 1.0 §3.4.5: adds annotations; those of the same name are replaced. Nothing is added if the message's annotations would take
@@ -398,6 +250,213 @@ impl Message {
         std::mem::replace(self, annotated)
     }
 
+    /// Notes that it died in a queue, for itself and in its annotations: it may be counted with more than before. False: it goes round
+    /// in a circle, as no consumer has rejected it since it was last on its way to `to`.
+    pub(crate) fn die(&mut self, queue: &str, reason: DeadLetterReason, to: Stop) -> bool {
+        let mut deaths = self.deaths.take().unwrap_or_default();
+        let goes_on = deaths.add(queue, reason, to);
+        let mut bytes = Vec::new();
+        deaths.encode(queue, reason, &mut bytes);
+        self.deaths = Some(deaths);
+        if let Ok(map) = Map::decode(&bytes) {
+            // A dead letter has its bytes alone.
+            let annotated = self.with_annotations(map, |key| !has_key(map, key));
+            drop(annotated.map(|annotated| self.become_annotated(annotated)));
+        }
+        goes_on
+    }
+
+    /// Its annotations are these.
+    pub(crate) fn restore_annotations(&mut self, annotations: Map<'_>) {
+        if let Some(annotated) = self.with_annotations(annotations, |_| false) {
+            drop(self.become_annotated(annotated));
+            self.is_annotated = true;
+        }
+    }
+}
+
+impl Deref for Message {
+    type Target = Content;
+
+    #[inline]
+    fn deref(&self) -> &Content {
+        &self.0
+    }
+}
+
+impl DerefMut for Message {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Content {
+        &mut self.0
+    }
+}
+
+impl Content {
+    fn new(bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
+        let Ok(parts) = Parts::of(&bytes) else { return Err(bytes) };
+        Ok(Content {
+            format,
+            onward: parts.onward,
+            properties: parts.properties,
+            application_properties: parts.application_properties,
+            enqueued_at: 0,
+            ttl_ms: parts.header.ttl.unwrap_or(0),
+            counted: u32::try_from(bytes.capacity() + ENTRY_BYTES).unwrap_or(u32::MAX),
+            priority: parts.header.priority,
+            durable: parts.header.durable,
+            has_group: parts.has_group,
+            has_expiry: parts.has_expiry,
+            is_scheduled: parts.is_scheduled,
+            is_answer: false,
+            deliver_at: 0,
+            is_kept: false,
+            is_annotated: false,
+            position: None,
+            deaths: None,
+            body: Body::Own(bytes),
+        })
+    }
+
+    /// The whole encoding, as it was received.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.body.bytes()
+    }
+
+    /// Bytes it is counted with while it is in a queue, but for a body that is counted once for several entries.
+    pub(crate) fn memory(&self) -> u64 {
+        if self.body.is_shared() { ENTRY_BYTES as u64 } else { u64::from(self.counted) }
+    }
+
+    /// What its body is counted with, where it is shared.
+    pub(crate) fn body_memory(&self) -> u64 {
+        u64::from(self.counted).saturating_sub(ENTRY_BYTES as u64)
+    }
+
+    pub(crate) fn format(&self) -> u32 {
+        self.format
+    }
+
+    pub(crate) fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    /// When the producer wants it gone: by its time to live from `now`, or at its expiry time, whichever is first. A dead letter has
+    /// had that time.
+    pub(crate) fn expires_at(&self, now: u64) -> Option<u64> {
+        if self.deaths.is_some() {
+            return None;
+        }
+        let by_ttl = (self.ttl_ms > 0).then(|| now + u64::from(self.ttl_ms) * 1000);
+        let at_expiry = match self.has_expiry.then(|| self.property(Property::AbsoluteExpiryTime)) {
+            // AMQP 1.0 §3.2.4; JMS clients send 0 for never.
+            Some(Value::Timestamp(at)) if at > 0 => Some((at as u64).saturating_mul(1000)),
+            Some(_) | None => None,
+        };
+        by_ttl.into_iter().chain(at_expiry).min()
+    }
+
+    /// When it is to be available, if that is later than `now`: by the annotations `x-opt-delivery-time` (milliseconds since the
+    /// epoch), else `x-opt-delivery-delay` (milliseconds). A dead letter has had that time.
+    pub(crate) fn schedule(&mut self, now: u64) -> Option<u64> {
+        if !self.is_scheduled || self.deaths.is_some() {
+            return None;
+        }
+        let sections = Sections::scan(self.bytes()).ok()?;
+        let annotations = sections.message_annotations.map(self.bytes()).ok()?;
+        let [time, delay] = DELIVERY_ANNOTATIONS.map(|name| {
+            let milliseconds = annotations.find(name).ok().flatten().and_then(milliseconds);
+            milliseconds.map(|milliseconds| milliseconds.saturating_mul(1000))
+        });
+        self.deliver_at = time.or_else(|| delay.map(|delay| now.saturating_add(delay)))?;
+        Some(self.deliver_at).filter(|at| *at > now)
+    }
+
+    /// The value of an application property, such that equal values have equal bytes; none where it has none.
+    pub(crate) fn key(&self, property: &str) -> Option<Box<[u8]>> {
+        let value = self.application_property(property);
+        let mut key = Vec::new();
+        match for_selector(value) {
+            selector::Value::Null => return None,
+            selector::Value::Bool(value) => key.extend([b'b', u8::from(value)]),
+            selector::Value::Int(value) => integer_key(&mut key, i128::from(value)),
+            selector::Value::Unsigned(value) => integer_key(&mut key, i128::from(value)),
+            // Exact below 2^53, and above it every value is whole: the cast keeps what there is.
+            selector::Value::Float(value) if value.fract() == 0.0 => integer_key(&mut key, value as i128),
+            selector::Value::Float(value) => {
+                key.push(b'f');
+                key.extend(value.to_bits().to_be_bytes());
+            }
+            selector::Value::String(text) => {
+                key.push(b's');
+                key.extend(text.as_bytes());
+            }
+            selector::Value::Opaque => {
+                key.push(b'o');
+                value.encode(&mut key);
+            }
+        }
+        Some(key.into())
+    }
+
+    /// What it has been through, to be written; nothing, if it is no dead letter.
+    pub(crate) fn encoded_deaths(&self) -> Bytes {
+        self.deaths.as_ref().map(|deaths| deaths.saved()).unwrap_or_default()
+    }
+
+    /// The same, read again.
+    pub(crate) fn restore_deaths(&mut self, saved: &[u8]) {
+        self.deaths = Deaths::read(saved).map(Box::new);
+    }
+
+    /// Its message annotations, encoded as a map; nothing, if it has none.
+    pub(crate) fn annotations(&self) -> &[u8] {
+        let sections = Sections::scan(self.bytes());
+        sections.map(|sections| sections.message_annotations.value(self.bytes())).unwrap_or_default()
+    }
+
+    /// It comes to a queue, which keeps it or not. What it was in another one does not count.
+    pub(crate) fn arrive(&mut self, now: u64, is_kept: bool) {
+        self.enqueued_at = now;
+        self.is_kept = is_kept;
+        self.is_annotated = false;
+        self.position = None;
+    }
+
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// The queues that it has died in, for people.
+    pub(crate) fn death_path(&self) -> String {
+        self.deaths.as_ref().map(|deaths| deaths.path()).unwrap_or_default()
+    }
+
+    /// The address in the message's properties.
+    pub(crate) fn to(&self) -> Option<&str> {
+        self.property(Property::To).as_str()
+    }
+
+    /// The header of a delivery; nothing if it would say nothing but defaults.
+    pub(crate) fn encode_head(&self, head: &mut Vec<u8>, now: u64, counts: DeliveryCounts) {
+        let remaining_ms = |at: u64| u32::try_from(at.saturating_sub(now).div_ceil(1000)).unwrap_or(u32::MAX);
+        let header = Header {
+            durable: self.durable,
+            priority: self.priority,
+            ttl: counts.expires_at.map(remaining_ms),
+            first_acquirer: counts.first_acquirer,
+            delivery_count: counts.delivery_count,
+        };
+        if header != Header::default() {
+            header.encode(head);
+        }
+    }
+
+    /// The part that every delivery passes on unchanged.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes()[self.onward as usize..]
+    }
+
     pub(crate) fn property(&self, property: Property) -> Value<'_> {
         if self.properties == 0 {
             return Value::Null;
@@ -470,7 +529,7 @@ impl engine::Message for Message {
     }
 }
 
-impl Message {
+impl Content {
     /// The JMS headers, as the AMQP JMS mapping has them (version 1.0, §3.2).
     fn header_field(&self, field: HeaderField) -> selector::Value<'_> {
         match field {

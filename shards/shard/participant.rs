@@ -20,6 +20,7 @@ use corelane_wire::amqp10::Map;
 use hashbrown::HashMap;
 
 use crate::Shard;
+use crate::durability::Keeping;
 use crate::mail::{Decision, Mail, Retirement, Settlement, TransactionKey, Vote};
 use crate::statistics::since_stamp;
 
@@ -328,7 +329,8 @@ impl Shard {
         for Posted { queue, place, .. } in part.posted {
             let message = self.engine.message_at(queue, place);
             if message.is_some_and(|message| message.is_kept && message.position.is_none()) {
-                self.keep_message(queue, place);
+                // It was shown to nobody before.
+                self.keep_message(queue, place, Keeping::Kept);
                 self.note_replaced();
             }
             self.engine.commit_pending(now, queue, place);

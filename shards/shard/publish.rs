@@ -15,6 +15,7 @@ use corelane_wire::amqp10::{DeliveryState, Error, Outcome};
 use crate::Shard;
 use crate::address::{Address, is_topic_name};
 use crate::connection::{Connection, Hold, QueueAt, Route};
+use crate::durability::Keeping;
 use crate::event::ConnectionSlot;
 use crate::failure::Failure;
 use crate::fan_out::Routes;
@@ -25,7 +26,6 @@ use crate::mail::{
 use crate::management;
 use crate::message::Message;
 use crate::producers::ProducerAt;
-use crate::queues::QueueNode;
 use crate::subscription::Publisher;
 use crate::transaction::transaction_id;
 
@@ -162,7 +162,7 @@ impl Shard {
                 return None;
             }
         }
-        let message = match Message::new(bytes, message_format) {
+        let message = match Message::new_in(&mut self.buffers, bytes, message_format) {
             Ok(message) => message,
             Err(bytes) => {
                 self.buffers.give(bytes);
@@ -248,33 +248,34 @@ impl Shard {
         let Arrival { mut message, origin, user, producer, transaction, expiration_us } = arrival;
         let mut last_value = None;
         let mut makes_wait = false;
+        let mut keeping = Keeping::Not;
         if self.queues.get(queue).is_some_and(|node| node.waiting_rules)
             && self.engine.depth(queue).is_some_and(|depth| depth.messages == 0)
         {
             self.apply_properties(now, queue);
         }
-        if let Some(QueueNode { destination, .. }) = self.queues.get(queue) {
+        if let Some(node) = self.queues.get(queue) {
+            let destination = &node.destination;
             // Messages of the broker's own making keep what they say.
             if destination.sender_name && producer.is_some() {
                 message.stamp_sender(user.as_deref());
             }
             last_value = destination.last_value_key.as_deref().and_then(|property| message.key(property));
             makes_wait = destination.properties.overflow == Overflow::Block;
+            if self.durability.is_some() {
+                keeping = node.keeping(&message);
+            }
         }
         let is_unwanted = message.is_answer && self.is_unread(queue, ANSWERS_KEPT_BYTES_MAX);
         if is_unwanted || !self.take_memory(&message) {
             self.dissolve(message);
             return PublishOutcome::NoRoom;
         }
-        message.enqueued_at = now;
-        // What it was in another queue does not count in this one.
-        message.is_kept = self.is_to_keep(queue, &message);
-        (message.position, message.is_annotated) = (None, false);
-        let is_kept = message.is_kept;
-        if is_kept && self.takes_nothing() {
+        if keeping != Keeping::Not && self.takes_nothing() {
             self.forget(message);
             return PublishOutcome::NoDisk;
         }
+        message.arrive(now, keeping != Keeping::Not);
         let size = message.bytes().len();
         let priority = message.priority();
         let expires_at = match expiration_us {
@@ -283,10 +284,10 @@ impl Shard {
             None => message.expires_at(now),
         };
         let held_until = message.schedule(now);
-        let in_transaction = transaction.is_some();
-        let is_shown_later = is_kept && !in_transaction && self.is_delivered_after_sync(queue);
-        let pending = in_transaction || is_shown_later;
-        let replaces = last_value.is_some();
+        let pending = transaction.is_some() || keeping == Keeping::BeforeDelivery;
+        if last_value.is_some() {
+            self.note_replaced();
+        }
         let publication = Publication {
             priority,
             expires_at,
@@ -299,18 +300,11 @@ impl Shard {
         match self.engine.enqueue(now, queue, publication) {
             Ok(place) => {
                 self.statistics.note_in(queue, size);
-                if is_kept && !in_transaction {
-                    self.keep_message(queue, place);
-                }
-                if is_shown_later {
-                    self.reveal_kept(queue, place);
-                }
-                if replaces {
-                    self.note_replaced();
-                }
                 if let Some(key) = transaction {
                     let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
                     self.note_posted(key, queue, place, may_go);
+                } else if keeping != Keeping::Not {
+                    self.keep_message(queue, place, keeping);
                 }
                 if makes_wait
                     && let Some(producer) = producer

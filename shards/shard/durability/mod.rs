@@ -204,7 +204,26 @@ impl Durability {
     }
 }
 
+/// Whether a message in a queue outlives the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    Not,
+    Kept,
+    /// It is, and nobody gets it before.
+    BeforeDelivery,
+}
+
 impl QueueNode {
+    /// What becomes of a message that comes to it.
+    pub(crate) fn keeping(&self, message: &Message) -> Keeping {
+        let wants = self.destination.durable.unwrap_or(message.is_durable());
+        match wants && self.is_durable() {
+            false => Keeping::Not,
+            true if self.destination.deliver_after_sync => Keeping::BeforeDelivery,
+            true => Keeping::Kept,
+        }
+    }
+
     /// Whether durable messages in it are kept.
     pub(crate) fn is_durable(&self) -> bool {
         match self.kind {
@@ -219,18 +238,14 @@ impl QueueNode {
 
 /// Saying things.
 impl Shard {
-    /// Whether a message is to be kept in this queue.
-    pub(crate) fn is_to_keep(&self, queue: QueueId, message: &Message) -> bool {
-        let Some(node) = self.queues.get(queue).filter(|_| self.durability.is_some()) else { return false };
-        node.destination.durable.unwrap_or(message.is_durable()) && node.is_durable()
-    }
-
     /// What was said last: a mark for [`Self::said_since`].
+    #[inline]
     pub(crate) fn said(&self) -> Ticket {
         self.durability.as_ref().map_or(Ticket(0), |durability| durability.journal.said())
     }
 
     /// The ticket of what was said since, if anything was.
+    #[inline]
     pub(crate) fn said_since(&self, mark: Ticket) -> Option<Ticket> {
         Some(self.said()).filter(|said| *said > mark)
     }
@@ -253,12 +268,12 @@ impl Shard {
     }
 
     /// The message at this place is to be written, if it is still there then.
-    pub(crate) fn keep_message(&mut self, queue: QueueId, place: Place) {
-        if self.durability.is_none() {
-            return;
-        }
+    pub(crate) fn keep_message(&mut self, queue: QueueId, place: Place, keeping: Keeping) {
         self.define(queue);
         self.note(Said::Message { queue, place });
+        if keeping == Keeping::BeforeDelivery {
+            self.reveal_kept(queue, place);
+        }
     }
 
     /// Something has taken the place of something else in the queues of this shard: see `batch`.

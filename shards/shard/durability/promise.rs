@@ -36,6 +36,7 @@ pub(super) enum Promise {
 
 impl Shard {
     /// Tells a producer what became of its message, when what was said since the mark is synced.
+    #[inline]
     pub(crate) fn answer_kept(
         &mut self,
         slot: ConnectionSlot,
@@ -44,8 +45,16 @@ impl Shard {
         outcome: PublishOutcome,
         mark: Ticket,
     ) {
-        let ticket = self.said_since(mark).filter(|_| outcome == PublishOutcome::Stored);
-        let Some(ticket) = ticket else { return self.answer(slot, delivery, outcome) };
+        match self.said_since(mark) {
+            Some(ticket) if outcome == PublishOutcome::Stored => {
+                self.promise_answer(slot, link, delivery, ticket);
+            }
+            Some(_) | None => self.answer(slot, delivery, outcome),
+        }
+    }
+
+    /// The same, of a message that was stored.
+    fn promise_answer(&mut self, slot: ConnectionSlot, link: LinkRef, delivery: Delivery, ticket: Ticket) {
         let Delivery { delivery_id, settled, .. } = delivery;
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.unanswered += 1;
@@ -79,11 +88,6 @@ impl Shard {
             (Some(ticket), Some(durability)) => durability.promise(ticket, Promise::Post { to, mail }),
             (_, _) => self.post(to, Lane::Control, mail),
         }
-    }
-
-    /// Whether consumers get what is kept in this queue when it is synced, not before.
-    pub(crate) fn is_delivered_after_sync(&self, queue: QueueId) -> bool {
-        self.queues.get(queue).is_some_and(|node| node.destination.deliver_after_sync)
     }
 
     /// A message that nobody sees is shown when what was said is synced.
