@@ -75,6 +75,18 @@ impl DataDirectory {
         Ok(())
     }
 
+    /// Puts the folder of a layout that is no longer in force where it stays.
+    pub(super) fn put_aside(&self, layout: Layout) -> io::Result<()> {
+        let folder = layout.folder(&self.path);
+        let aside = self.path.join(format!("damaged-layout-{}", layout.number));
+        fs::rename(&folder, &aside)?;
+        tracing::warn!(
+            "not everything in the old journals could be read; they were put aside as {}",
+            aside.display()
+        );
+        sync_directory(&self.path)
+    }
+
     /// Deletes the folders of all layouts but the one in force: they were never finished, or are no longer needed.
     pub(super) fn delete_leftovers(&self) -> Result<(), StorageError> {
         let failed = |error| StorageError::of("look through", &self.path, error);

@@ -33,8 +33,6 @@ pub enum Answer {
 pub struct Helper {
     requests: Sender<Request>,
     answers: Receiver<Answer>,
-    /// Answers that are still to come, save those about freeing.
-    pending: usize,
     /// The one of the last read.
     buffer: Vec<u8>,
 }
@@ -55,29 +53,26 @@ impl Helper {
                 }
             }
         })?;
-        Ok(Helper { requests, answers, pending: 0, buffer: Vec::new() })
+        Ok(Helper { requests, answers, buffer: Vec::new() })
     }
 
     pub fn prepare(&mut self, number: u32) {
-        self.ask(Request::Prepare { number }, 1);
+        self.ask(Request::Prepare { number });
     }
 
     pub fn read(&mut self, number: u32, offset: u64) {
         let buffer = std::mem::take(&mut self.buffer);
-        self.ask(Request::Read { number, offset, buffer }, 1);
+        self.ask(Request::Read { number, offset, buffer });
     }
 
     pub fn free(&mut self, numbers: Vec<u32>) {
-        self.ask(Request::Free { numbers }, 0);
+        self.ask(Request::Free { numbers });
     }
 
     /// The next answer, if there is one.
     pub fn poll(&mut self) -> Option<Answer> {
         match self.answers.try_recv() {
-            Ok(answer) => {
-                self.pending = self.pending.saturating_sub(1);
-                Some(answer)
-            }
+            Ok(answer) => Some(answer),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => panic!("the shard's helper has ended"),
         }
@@ -88,8 +83,7 @@ impl Helper {
         self.buffer = buffer;
     }
 
-    fn ask(&mut self, request: Request, answers: usize) {
-        self.pending += answers;
+    fn ask(&mut self, request: Request) {
         self.requests.send(request).expect("the helper ends when its shard does");
     }
 }

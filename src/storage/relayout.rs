@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - the new layout is in force when everything in it is durable, by one rename; until then the old one is, and nothing in it is changed;
-//! - an attempt that was not finished is deleted by the next start, as is an old layout.
+//! - an attempt that was not finished is deleted by the next start, as is an old layout; one with damage in it is put aside.
 
 use super::directory::DataDirectory;
 use super::error::StorageError;
@@ -63,6 +63,10 @@ pub(super) fn relayout(
     let failed = |error| StorageError::of("write", &folder, error);
     let mut writers = Writers::new(directory, &shards, target, home, watch).map_err(failed)?;
     let clean = shards.iter().all(|shard| shard.recovered.clean);
+    let is_damaged =
+        |shard: &ShardStorage| !shard.recovered.end.damage.is_empty() || shard.files.has_damaged();
+    let damaged = shards.iter().any(is_damaged);
+    let before = directory.layout();
     for shard in shards {
         Reader::new(shard, decided).read(&mut writers, progress)?;
     }
@@ -78,6 +82,9 @@ pub(super) fn relayout(
     watch(Step::AllSynced).map_err(failed)?;
     directory.put_in_force(target.layout).map_err(failed)?;
     watch(Step::InForce).map_err(failed)?;
+    if damaged {
+        directory.put_aside(before).map_err(failed)?;
+    }
     directory.delete_leftovers()?;
     watch(Step::OldDeleted).map_err(failed)
 }

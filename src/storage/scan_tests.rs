@@ -104,6 +104,14 @@ fn a_segment_without_a_header_is_put_aside() {
     assert!(path.exists(), "a start that is refused changes nothing");
     drop(start(folder.path(), 1));
     assert!(path.with_extension("damaged").exists() && !path.exists());
+    drop(start(folder.path(), 2));
+    let aside = folder
+        .path()
+        .join("damaged-layout-1/shard-0")
+        .join(path.with_extension("damaged").file_name().unwrap());
+    assert!(aside.exists(), "it is still there when everything else has moved");
+    drop(start(folder.path(), 2));
+    assert!(aside.exists());
 }
 
 #[test]

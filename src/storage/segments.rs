@@ -54,6 +54,13 @@ impl SegmentFiles {
         self.folder.ancestors().skip(1).take(2).try_for_each(sync_directory)
     }
 
+    /// Whether something was put aside here.
+    pub(super) fn has_damaged(&self) -> bool {
+        let ending = |path: PathBuf| path.extension().is_some_and(|ending| ending == &ENDING_DAMAGED[1..]);
+        fs::read_dir(&self.folder)
+            .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| ending(entry.path()))))
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }
