@@ -8,11 +8,14 @@
 //! Left out: what a shard's thread does (`driver`), what the control thread does (`control`).
 
 mod cores;
+mod kept;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
+use corelane_mailbox::Port;
 use corelane_shard::Shard;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -22,9 +25,11 @@ use crate::authenticate::Authenticator;
 use crate::config::{IdlePolicy, Listener, ServeSettings, SettingsError};
 use crate::control::{Control, Reload, Reread, Signals, Stop};
 use crate::driver::{
-    self, Clock, Driver, Idle, Listening, Participants, ShardThread, Unusable, participants,
+    self, Clock, Doorbell, Driver, Idle, Letter, Listening, Participants, ShardThread, Unusable, participants,
 };
+use crate::storage::StorageError;
 use cores::{CoresError, Plan};
+use kept::Storage;
 
 /// Connections that wait to be accepted, for each listener; more are turned away by the kernel, which also caps it at
 /// `net.core.somaxconn`.
@@ -41,6 +46,8 @@ const END_MAX: Duration = Duration::from_secs(2);
 pub enum BootError {
     Unusable(Unusable),
     Cores(CoresError),
+    /// The data directory cannot be used.
+    Storage(StorageError),
     /// Settings that do not fit the number of shards.
     Settings(SettingsError),
     Bind {
@@ -55,6 +62,8 @@ pub enum BootError {
         error: io::Error,
     },
     Doorbells(io::Error),
+    /// There is no thread for the data directory.
+    Thread(io::Error),
 }
 
 /// Runs a broker until a signal ends it.
@@ -82,35 +91,65 @@ pub fn serve(
     let listeners = bind(&settings.listeners)?;
     let addresses: Vec<_> = listeners.iter().map(Listening::address).collect();
     let clock = Clock::start();
+    let shards = plan.cores.len();
+    let Some(mut storage) = Storage::open(settings, shards, clock, &signals)? else {
+        info!("stopped before everything was read");
+        return Ok(Stop::Graceful);
+    };
+    let participants = participants(shards).map_err(BootError::Doorbells)?;
+    let Participants { ports, bells, control } = participants;
+    let threads = start_shards(settings, &plan, clock, ports, &bells, listeners, &mut storage)?;
+    for address in addresses {
+        info!(%address, "listening");
+    }
+    let reload = Reload::new(reread, settings.clone(), plan.cores.len());
+    let stop = Control::new(control, clock, signals, authenticator, reload).run();
+    end(threads, stop);
+    Ok(stop)
+}
+
+/// Starts a thread for each shard. All of them take in what they had before at the same time.
+fn start_shards(
+    settings: &ServeSettings,
+    plan: &Plan,
+    clock: Clock,
+    ports: Vec<Port<Letter>>,
+    bells: &Arc<[Doorbell]>,
+    listeners: Vec<Listening>,
+    storage: &mut Storage,
+) -> Result<Vec<ShardThread>, BootError> {
     let boot = clock.now();
-    let Participants { ports, bells, control } =
-        participants(plan.cores.len()).map_err(BootError::Doorbells)?;
-    let mut threads = Vec::new();
     let mut listeners = Some(listeners);
-    // The first shard, which accepts, comes last: then everybody is there to whom it deals.
-    for (index, port) in ports.into_iter().enumerate().rev() {
+    let mut starting = Vec::new();
+    for (index, port) in ports.into_iter().enumerate() {
+        let failed = |error| BootError::Start { shard: index, error };
+        let (disk, restoring) = storage.shard(index, &bells[index]).map_err(failed)?;
         let driver = Driver {
             index,
             placement: plan.placement(index),
             idle: idle(settings),
             clock,
             port,
-            bells: bells.clone(),
-            listeners: if index == 0 { listeners.take().unwrap_or_default() } else { Vec::new() },
+            bells: Arc::clone(bells),
+            // The first shard accepts for all.
+            listeners: listeners.take().unwrap_or_default(),
+            disk,
         };
         let config = settings.shard_config(index, plan.cores.len(), boot);
-        let thread = driver.start(move || Shard::new(config));
-        threads.push(thread.map_err(|error| BootError::Start { shard: index, error })?);
+        let started = driver.start(move || {
+            let mut shard = Shard::new(config);
+            restoring.map_or(Ok(()), |restoring| restoring.restore(&mut shard, clock))?;
+            Ok(shard)
+        });
+        starting.push(started.map_err(failed)?);
+    }
+    let mut threads = Vec::new();
+    for starting in starting {
+        let index = starting.index();
+        threads.push(starting.wait().map_err(|error| BootError::Start { shard: index, error })?);
         info!(shard = index, core = plan.cores[index], "started");
     }
-    for address in addresses {
-        info!(%address, "listening");
-    }
-    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "ready");
-    let reload = Reload::new(reread, settings.clone(), plan.cores.len());
-    let stop = Control::new(control, clock, signals, authenticator, reload).run();
-    end(threads, stop);
-    Ok(stop)
+    Ok(threads)
 }
 
 /// Lets the process open as many files as it may. Returns how many that are.
@@ -173,6 +212,7 @@ impl fmt::Display for BootError {
         match self {
             BootError::Unusable(error) => error.fmt(formatter),
             BootError::Cores(error) => error.fmt(formatter),
+            BootError::Storage(error) => error.fmt(formatter),
             BootError::Settings(error) => error.fmt(formatter),
             BootError::Bind { address, error } => {
                 write!(formatter, "cannot listen on {address}: {error}{}", bind_advice(error))
@@ -182,6 +222,9 @@ impl fmt::Display for BootError {
             }
             BootError::Start { shard, error } => {
                 write!(formatter, "shard {shard} cannot be started: {error}")
+            }
+            BootError::Thread(error) => {
+                write!(formatter, "no thread to read the data directory: {error}")
             }
             BootError::Doorbells(error) => {
                 write!(formatter, "no descriptors for the shards' doorbells: {error}")

@@ -4,11 +4,12 @@
 //! failure exits with 1 and one message that says what failed and what to do; results go to the standard output,
 //! everything else to the standard error.
 //! Left out: what the commands do (`cli::serve`, `cli::user`, `cli::message`, `cli::queue`, `cli::connections`,
-//! `cli::subscriptions`, `cli::explain`).
+//! `cli::subscriptions`, `cli::explain`, `cli::journal`).
 
 mod baseline;
 mod connections;
 mod explain;
+mod journal;
 mod message;
 mod password;
 mod queue;
@@ -54,6 +55,8 @@ enum Command {
     Connections(connections::ConnectionsArguments),
     Subscriptions(subscriptions::SubscriptionsArguments),
     Explain(explain::ExplainArguments),
+    #[command(subcommand)]
+    Journal(journal::JournalCommand),
     #[command(hide = true)]
     Baseline(baseline::BaselineArguments),
 }
@@ -67,6 +70,7 @@ Examples:
   corelane queue list                    what queues there are, and what is in them
   corelane subscriptions                 who gets what from topics
   corelane explain orders                why its messages are, or are not, delivered
+  corelane journal verify DIR            whether everything in a data directory can be read
   corelane serve --help                  all about running a broker
   corelane help destinations             all properties of queues and topics
 
@@ -94,6 +98,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Connections(arguments) => connections::run(&arguments),
         Command::Subscriptions(arguments) => subscriptions::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Journal(command) => journal::run(&command),
         Command::Baseline(arguments) => baseline::run(&arguments),
     };
     match result {

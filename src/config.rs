@@ -13,8 +13,11 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use corelane_journal::BLOCK;
 use corelane_shard::Destinations;
 use serde::Deserialize;
+
+use crate::storage::StorageSettings;
 
 pub use layer::{FileError, Layer, parse_address, parse_cores, parse_log};
 pub use tables::{Pin, Tables};
@@ -34,6 +37,8 @@ pub struct ServeSettings {
     pub idle: IdlePolicy,
     /// How long a shard polls before it sleeps, under `adaptive`.
     pub spin_us: u64,
+    /// Where messages are kept; `None`: in memory alone.
+    pub storage: Option<StorageSettings>,
     pub access: AccessSettings,
     pub limits: ProtocolSettings,
     pub destinations: Destinations,
@@ -102,8 +107,10 @@ pub enum SettingsError {
     OpenToTheNetwork(SocketAddr),
     /// The same address is listed twice.
     ListenTwice(SocketAddr),
-    /// Messages were asked to be kept on disk.
+    /// Messages were asked to be kept on disk, and nothing says where.
     NothingOnDisk,
+    /// Messages were asked to be kept on disk, and to be kept in memory alone.
+    OnDiskAndInMemory,
     /// Queues are pinned to a shard that there is not.
     PinnedBeyond { pin: Pin, shards: usize },
 }
@@ -119,8 +126,12 @@ impl fmt::Display for SettingsError {
             ),
             SettingsError::NothingOnDisk => write!(
                 formatter,
-                "messages can only be kept in memory so far: leave `in-memory` out, or set it to true"
+                "messages are kept in memory alone where no directory is named: name one with `data-dir`, or leave `in-memory` \
+                 out"
             ),
+            SettingsError::OnDiskAndInMemory => {
+                write!(formatter, "`data-dir` and `in-memory` cannot both be given: leave one of them out")
+            }
             SettingsError::PinnedBeyond { pin: Pin { pattern, shard, file, line }, shards } => write!(
                 formatter,
                 "the configuration file {} is not valid: line {line}: destination {pattern:?}: shard {shard} is out of \
@@ -140,9 +151,18 @@ impl std::error::Error for SettingsError {}
 impl ServeSettings {
     /// The settings, from everything that was given.
     pub fn new(given: Layer) -> Result<ServeSettings, SettingsError> {
-        if given.in_memory == Some(false) {
-            return Err(SettingsError::NothingOnDisk);
-        }
+        let storage = match (given.in_memory, given.data_dir) {
+            (Some(true), Some(_)) => return Err(SettingsError::OnDiskAndInMemory),
+            (Some(false), None) => return Err(SettingsError::NothingOnDisk),
+            (Some(true) | None, None) => None,
+            (Some(false) | None, Some(directory)) => Some(StorageSettings {
+                directory,
+                // Whole blocks, and small enough for the type.
+                segment_bytes: (given.segment_size.unwrap_or(64 << 20) as u32).next_multiple_of(BLOCK as u32),
+                sync: given.sync.unwrap_or_default(),
+                on_damage: given.on_damage.unwrap_or_default(),
+            }),
+        };
         let listeners = match given.listen {
             Some(addresses) => {
                 addresses.into_iter().map(|address| Listener { address, optional: false }).collect()
@@ -155,6 +175,7 @@ impl ServeSettings {
             cores: given.cores,
             idle: given.idle.unwrap_or(IdlePolicy::Adaptive),
             spin_us: given.spin_us.unwrap_or(20),
+            storage,
             access: AccessSettings {
                 users: given.users,
                 allow_anonymous: given.allow_anonymous.unwrap_or(false),

@@ -30,6 +30,8 @@ pub struct Control {
     authenticator: Authenticator,
     reload: Reload,
     inbox: Vec<(usize, Mail)>,
+    /// That connections are accepted was said.
+    is_ready: bool,
     /// When the shards are ended, whatever is still open.
     stop_at: Option<u64>,
 }
@@ -52,7 +54,16 @@ impl Control {
         reload: Reload,
     ) -> Control {
         signals.ring_on_signal(port.bell());
-        Control { port, clock, signals, authenticator, reload, inbox: Vec::new(), stop_at: None }
+        Control {
+            port,
+            clock,
+            signals,
+            authenticator,
+            reload,
+            inbox: Vec::new(),
+            is_ready: false,
+            stop_at: None,
+        }
     }
 
     /// Runs until a signal has stopped the shards; their threads may be joined then.
@@ -86,6 +97,9 @@ impl Control {
     fn take_mail(&mut self) -> bool {
         let inbox = &mut self.inbox;
         let more = self.port.take(|from, mail| inbox.push((from, mail)));
+        if self.port.is_ready() && !std::mem::replace(&mut self.is_ready, true) {
+            tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "ready");
+        }
         for (from, mail) in std::mem::take(&mut self.inbox) {
             if let Mail::SaslStep { connection, step } = mail {
                 self.authenticator.handle_step(self.clock.now(), from, connection, step);

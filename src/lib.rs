@@ -11,4 +11,5 @@ pub mod config;
 pub mod control;
 pub mod driver;
 pub mod regular_file;
+pub mod storage;
 pub mod users;

@@ -24,7 +24,13 @@ const ROOMS: &[Room] = &[
         folder: "",
         package: "corelane",
         // The command line is an AMQP client, so it needs the protocol; queue decisions stay behind the shard.
-        rooms: &["corelane-mailbox", "corelane-protocol", "corelane-shard", "corelane-wire"],
+        rooms: &[
+            "corelane-journal",
+            "corelane-mailbox",
+            "corelane-protocol",
+            "corelane-shard",
+            "corelane-wire",
+        ],
         crates: None,
     },
     Room {

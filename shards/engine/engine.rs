@@ -199,6 +199,12 @@ impl<M: Message> Engine<M> {
         self.work
     }
 
+    /// Whether [`Self::take_spent`] or [`Self::take_returned`] has something.
+    #[inline]
+    pub fn has_left(&self) -> bool {
+        !self.spent.is_empty() || !self.returned.is_empty()
+    }
+
     /// A message that left for good, so that its memory can be used again.
     pub fn take_spent(&mut self) -> Option<Spent<M>> {
         self.spent.pop()
@@ -261,7 +267,7 @@ impl<M: Message> Engine<M> {
             };
             let (spent, dead_letters) = (&mut self.spent, &mut self.dead_letters);
             let part = |place, message, fate| match fate {
-                Fate::Spent => spent.push(Spent { queue: id, place, message }),
+                Fate::Spent => spent.push(Spent { message, at: Some((id, place)) }),
                 Fate::Buried { delivery_count, acquired_count } => dead_letters.push_back(DeadLetter {
                     queue: id,
                     place,

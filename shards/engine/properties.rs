@@ -268,10 +268,9 @@ pub enum Settled {
 /// A message that left its queue for good.
 #[derive(Debug)]
 pub struct Spent<M> {
-    pub queue: QueueId,
-    /// Where it was.
-    pub place: Place,
     pub message: M,
+    /// Where it was, if it is kept ([`Message::is_kept`](crate::Message::is_kept)).
+    pub at: Option<(QueueId, Place)>,
 }
 
 /// A message that left its queue without being consumed, from a queue with `dead_letter`.

@@ -223,9 +223,10 @@ impl<M: Message> Engine<M> {
 
     /// Removes an entry that is in no list any more, for good.
     pub(crate) fn spend(&mut self, entry: EntryRef) {
-        let (queue, place) = (self.queue_id(self.store.queue(entry)), self.store.place(entry));
+        let is_kept = self.store.entry(entry).message.as_ref().is_some_and(Message::is_kept);
+        let at = is_kept.then(|| (self.queue_id(self.store.queue(entry)), self.store.place(entry)));
         let message = self.remove_entry(entry);
-        self.spent.push(Spent { queue, place, message });
+        self.spent.push(Spent { message, at });
     }
 
     /// Removes an entry that is in no list any more and was not consumed: as a dead letter where the queue wants that.
@@ -254,7 +255,7 @@ impl<M: Message> Engine<M> {
                 acquired_count,
             });
         } else {
-            self.spent.push(Spent { queue: id, place, message });
+            self.spent.push(Spent { message, at: Some((id, place)) });
         }
     }
 

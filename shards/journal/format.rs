@@ -183,6 +183,22 @@ pub(crate) fn read_record(bytes: &[u8], epoch: u64, offset: u32) -> (Option<Reco
     (decode(bytes[12], metadata, payload), length)
 }
 
+/// Gives `each` what stands in `bytes`, one behind the other, whatever the checksums say. Answers where that ends to make sense.
+pub(crate) fn claims(bytes: &[u8], each: &mut impl FnMut(Record<'_>)) -> usize {
+    let mut at = 0;
+    while bytes.len() - at > RECORD_HEADER {
+        let (length, metadata) = (u32_at(bytes, at + 4) as usize, u32_at(bytes, at + 8) as usize);
+        if length > bytes.len() - at || length < RECORD_HEADER || metadata > length - RECORD_HEADER {
+            break;
+        }
+        let (metadata, payload) = bytes[at + RECORD_HEADER..at + length].split_at(metadata);
+        let Some(record) = decode(bytes[at + 12], metadata, payload) else { break };
+        each(record);
+        at += length;
+    }
+    at
+}
+
 /// The records of a batch, and from where to where they cannot be read.
 pub(crate) struct Batch<'a> {
     pub(crate) records: Vec<(Position, Record<'a>)>,

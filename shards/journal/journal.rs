@@ -208,6 +208,12 @@ impl Journal {
         self.config.boot
     }
 
+    /// For a journal that takes over what stands in others: places and uids below these were used there.
+    pub fn reserve(&mut self, sequence_end: u64, uid_end: u64) {
+        self.sequence_end = self.sequence_end.max(sequence_end);
+        self.uid_end = self.uid_end.max(uid_end);
+    }
+
     /// What was said last.
     pub fn said(&self) -> Ticket {
         self.said

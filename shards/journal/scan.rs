@@ -11,7 +11,7 @@
 //! Before anything is promised on top of what was read, the driver syncs the file of the newest segment: its last batch may have
 //! been read from a cache.
 
-use crate::format::{BATCH_HEADER, Batch, BatchHeader, FirstBlock, SegmentHeader, in_blocks, short};
+use crate::format::{self, BATCH_HEADER, Batch, BatchHeader, FirstBlock, SegmentHeader, in_blocks, short};
 use crate::limits::{BLOCK, Identity};
 use crate::record::{Manifest, Position, Record};
 use std::collections::BTreeMap;
@@ -27,6 +27,24 @@ pub struct Damage {
     /// The numbers of the batches that it concerns.
     pub batches: Range<u64>,
     pub what: Lost,
+}
+
+impl Damage {
+    /// Gives `each` what the damaged bytes seem to have been: records that make sense, whatever their checksums say. `bytes` are those
+    /// of the range. For a report to somebody; nothing can be built on it.
+    pub fn claims(&self, bytes: &[u8], each: &mut impl FnMut(Record<'_>)) {
+        match self.what {
+            Lost::Records => _ = format::claims(bytes, each),
+            Lost::Batches => {
+                let mut rest = bytes;
+                while rest.len() > BATCH_HEADER {
+                    let used = BATCH_HEADER + format::claims(&rest[BATCH_HEADER..], each);
+                    rest = &rest[in_blocks(used).min(rest.len())..];
+                }
+            }
+            Lost::Segment | Lost::Unreadable => {}
+        }
+    }
 }
 
 /// How much.

@@ -3,6 +3,19 @@
 //! The hash is FNV-1a with a final mix. It is part of the layout: every shard of a process, and every process that reads
 //! what another wrote, must agree on it, so it is spelled out here and pinned by a test.
 
+use crate::Destinations;
+use crate::queues::is_ours;
+use crate::shard::VIRTUAL_HOST;
+
+/// The shard that the queue of this name lives on, where there are so many: the one that its rules name, else the one of its hash.
+pub fn queue_home(destinations: &Destinations, queue: &str, shards: usize) -> usize {
+    let pinned = if is_ours(queue) { None } else { destinations.pin(queue) };
+    match pinned.and_then(|shard| usize::try_from(shard).ok()) {
+        Some(shard) if shard < shards => shard,
+        Some(_) | None => home_shard(VIRTUAL_HOST, queue, shards),
+    }
+}
+
 /// The shard that owns the queue.
 pub fn home_shard(virtual_host: &str, queue: &str, shards: usize) -> usize {
     ((u128::from(hash_name(virtual_host, queue)) * shards as u128) >> 64) as usize

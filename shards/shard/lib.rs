@@ -66,7 +66,7 @@ pub use destinations::{
 pub use durability::{Decisions, RestoreSummary};
 pub use effect::Effect;
 pub use event::{ConnectionSlot, Event, Peer, Socket};
-pub use home::home_shard;
+pub use home::{home_shard, queue_home};
 pub use mail::{Adopted, ConnectionId, Mail, SaslReply, SaslStep};
 pub use message::Message;
 pub use shard::{SHARDS_STAY, Shard, ShardConfig, Turn};

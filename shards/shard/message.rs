@@ -111,19 +111,20 @@ impl Parts {
 impl Message {
     /// Finds the parts of a complete message; gives the bytes back if they are not one.
     pub(crate) fn new(bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
-        Content::new(bytes, format).map(|content| Message(Box::new(content)))
+        Self::fill(None, bytes, format)
     }
 
     /// The same, where another one was.
     pub(crate) fn new_in(buffers: &mut Buffers, bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
-        let content = Content::new(bytes, format)?;
-        Ok(Message(match buffers.take_shell() {
-            Some(mut shell) => {
-                *shell = content;
-                shell
-            }
-            None => Box::new(content),
-        }))
+        Self::fill(buffers.take_shell(), bytes, format)
+    }
+
+    #[inline]
+    fn fill(shell: Option<Box<Content>>, bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
+        let Ok(parts) = Parts::of(&bytes) else { return Err(bytes) };
+        let mut shell = shell.unwrap_or_else(|| Box::new(Content::empty()));
+        shell.become_new(&parts, bytes, format);
+        Ok(Message(shell))
     }
 
     /// The same with this body.
@@ -292,29 +293,53 @@ impl DerefMut for Message {
 }
 
 impl Content {
-    fn new(bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
-        let Ok(parts) = Parts::of(&bytes) else { return Err(bytes) };
-        Ok(Content {
-            format,
-            onward: parts.onward,
-            properties: parts.properties,
-            application_properties: parts.application_properties,
+    /// A message without anything.
+    fn empty() -> Self {
+        Content {
+            format: 0,
+            onward: 0,
+            properties: 0,
+            application_properties: 0,
             enqueued_at: 0,
-            ttl_ms: parts.header.ttl.unwrap_or(0),
-            counted: u32::try_from(bytes.capacity() + ENTRY_BYTES).unwrap_or(u32::MAX),
-            priority: parts.header.priority,
-            durable: parts.header.durable,
-            has_group: parts.has_group,
-            has_expiry: parts.has_expiry,
-            is_scheduled: parts.is_scheduled,
+            ttl_ms: 0,
+            counted: 0,
+            priority: 0,
+            durable: false,
+            has_group: false,
+            has_expiry: false,
+            is_scheduled: false,
             is_answer: false,
             deliver_at: 0,
             is_kept: false,
             is_annotated: false,
             position: None,
             deaths: None,
-            body: Body::Own(bytes),
-        })
+            body: Body::default(),
+        }
+    }
+
+    /// Becomes another message, in place.
+    #[inline]
+    fn become_new(&mut self, parts: &Parts, bytes: Vec<u8>, format: u32) {
+        self.format = format;
+        self.onward = parts.onward;
+        self.properties = parts.properties;
+        self.application_properties = parts.application_properties;
+        self.enqueued_at = 0;
+        self.ttl_ms = parts.header.ttl.unwrap_or(0);
+        self.counted = u32::try_from(bytes.capacity() + ENTRY_BYTES).unwrap_or(u32::MAX);
+        self.priority = parts.header.priority;
+        self.durable = parts.header.durable;
+        self.has_group = parts.has_group;
+        self.has_expiry = parts.has_expiry;
+        self.is_scheduled = parts.is_scheduled;
+        self.is_answer = false;
+        self.deliver_at = 0;
+        self.is_kept = false;
+        self.is_annotated = false;
+        self.position = None;
+        self.deaths = None;
+        self.body = Body::Own(bytes);
     }
 
     /// The whole encoding, as it was received.

@@ -27,7 +27,7 @@ use crate::durability::Durability;
 use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::failure::Failure;
-use crate::home::home_shard;
+use crate::home::queue_home;
 use crate::limits::{
     CONTRADICTION_WARNINGS_MAX, DROP_WARNINGS_MAX, HIDDEN_WARNINGS_MAX, KEPT_WARNINGS_MAX, LOST_WARNINGS_MAX,
     OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX,
@@ -38,7 +38,7 @@ use crate::message::Message;
 use crate::participant::Participations;
 use crate::peers::Peers;
 use crate::producers::ProducerAt;
-use crate::queues::{Queues, is_ours};
+use crate::queues::Queues;
 use crate::statistics::Statistics;
 use crate::target::HomeTargets;
 use crate::topology::Topology;
@@ -584,11 +584,7 @@ impl Shard {
 
     /// The shard that the queue of this name lives on.
     pub(crate) fn home_of(&self, queue: &str) -> usize {
-        let pinned = if is_ours(queue) { None } else { self.began_with.pin(queue) };
-        match pinned.and_then(|shard| usize::try_from(shard).ok()) {
-            Some(shard) if shard < self.shards => shard,
-            Some(_) | None => home_shard(VIRTUAL_HOST, queue, self.shards),
-        }
+        queue_home(&self.began_with, queue, self.shards)
     }
 
     /// The connection of this identity, if it is here.

@@ -17,6 +17,7 @@ use crate::config::{
     IdlePolicy, Layer, Listener, LogSettings, ServeSettings, Tables, parse_address, parse_cores, parse_log,
 };
 use crate::control::{Reread, Signals, Stop};
+use crate::storage::{OnDamage, SyncChoice};
 use crate::users::fill_random;
 
 /// Run a broker.
@@ -47,7 +48,28 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "US", env = "CORELANE_SPIN_US", value_parser = count(setting::SPIN_US))]
     spin_us: Option<u64>,
 
-    /// Keep nothing on disk; the only way so far
+    /// Where messages are kept; made if there is no such directory
+    ///
+    /// One broker at a time uses it, and only that user's. It can be used with another number of shards, too: the next start with
+    /// another one writes everything anew.
+    #[arg(long, value_name = "DIR", env = "CORELANE_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// How what is written becomes durable: the quickest way, as a few writes at the start tell; writes that are complete when they
+    /// are durable; an fdatasync after each; or both on a thread beside the shard [default: auto]
+    #[arg(long, value_name = "HOW", env = "CORELANE_SYNC", value_enum)]
+    sync: Option<SyncChoice>,
+
+    /// What to do when something in the data directory cannot be read: not start, or start with what can be [default: skip]
+    #[arg(long, value_name = "WHAT", env = "CORELANE_ON_DAMAGE", value_enum)]
+    on_damage: Option<OnDamage>,
+
+    /// Bytes of a file of the journal [default: 64MiB]
+    #[arg(long, value_name = "SIZE", env = "CORELANE_SEGMENT_SIZE", hide = true,
+          value_parser = count(setting::SEGMENT_SIZE))]
+    segment_size: Option<u64>,
+
+    /// Keep nothing on disk, which is also what is done where no `--data-dir` is given
     #[arg(long, env = "CORELANE_IN_MEMORY", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_name = "BOOL", hide_possible_values = true, value_parser = BoolishValueParser::new())]
     in_memory: Option<bool>,
@@ -177,6 +199,10 @@ impl ServeArguments {
             idle: self.idle,
             spin_us: self.spin_us,
             in_memory: self.in_memory,
+            data_dir: self.data_dir,
+            sync: self.sync,
+            on_damage: self.on_damage,
+            segment_size: self.segment_size,
             users: self.users,
             allow_anonymous: self.allow_anonymous,
             auto_create: self.no_auto_create.map(|no| !no),

@@ -6,6 +6,7 @@ use corelane_shard::properties::PROPERTIES;
 use corelane_shard::{DestinationRule, OverflowRule, PrefetchRule, RedeliveryRule};
 
 use super::*;
+use crate::storage::{OnDamage, SyncChoice};
 
 /// The layer of a file with this text.
 fn layer(text: &str) -> Result<Layer, FileError> {
@@ -258,9 +259,27 @@ fn cores() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_not_taken_silently() {
+fn where_messages_are_kept_is_one_question() {
     assert_eq!(settings("in-memory = false"), Err(SettingsError::NothingOnDisk));
-    assert!(settings("in-memory = true").is_ok());
+    assert_eq!(settings("in-memory = true").unwrap().storage, None);
+    assert_eq!(settings("").unwrap().storage, None);
+    let both = "in-memory = true\ndata-dir = \"data\"";
+    assert_eq!(settings(both), Err(SettingsError::OnDiskAndInMemory));
+    let kept =
+        settings("data-dir = \"data\"\nsync = \"fdatasync\"\non-damage = \"stop\"\nsegment_size = \"1MiB\"");
+    let expected = StorageSettings {
+        directory: PathBuf::from("data"),
+        segment_bytes: 1 << 20,
+        sync: SyncChoice::Fdatasync,
+        on_damage: OnDamage::Stop,
+    };
+    assert_eq!(kept.unwrap().storage, Some(expected));
+    // What is said above is the answer, whatever is said below.
+    let (memory, disk) = (layer("in-memory = true").unwrap(), layer("data-dir = \"data\"").unwrap());
+    let over =
+        |above: &Layer, below: &Layer| ServeSettings::new(above.clone().over(below.clone())).unwrap().storage;
+    assert_eq!(over(&memory, &disk), None);
+    assert!(over(&disk, &memory).is_some());
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::setting::{self, Setting};
 use super::tables::Tables;
 use super::{IdlePolicy, LogSettings};
 use crate::regular_file::read_text;
+use crate::storage::{OnDamage, SyncChoice};
 
 /// Bytes of a configuration file. A larger one is not read.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -34,6 +35,13 @@ pub struct Layer {
     pub spin_us: Option<u64>,
     #[serde(alias = "in_memory")]
     pub in_memory: Option<bool>,
+    #[serde(alias = "data_dir")]
+    pub data_dir: Option<PathBuf>,
+    pub sync: Option<SyncChoice>,
+    #[serde(alias = "on_damage")]
+    pub on_damage: Option<OnDamage>,
+    #[serde(alias = "segment_size", deserialize_with = "segment_size")]
+    pub segment_size: Option<u64>,
     pub users: Option<PathBuf>,
     #[serde(alias = "allow_anonymous")]
     pub allow_anonymous: Option<bool>,
@@ -120,6 +128,7 @@ impl Layer {
         let mut layer = Layer::from_text(file, &text)?;
         let folder = file.parent().unwrap_or(Path::new(""));
         layer.users = layer.users.map(|users| folder.join(users));
+        layer.data_dir = layer.data_dir.map(|directory| folder.join(directory));
         Ok(layer)
     }
 
@@ -136,7 +145,14 @@ impl Layer {
     }
 
     /// What is given here, and where nothing is, what is given below.
-    pub fn over(self, below: Layer) -> Layer {
+    pub fn over(self, mut below: Layer) -> Layer {
+        // Where messages are kept is one question.
+        if self.in_memory == Some(true) {
+            below.data_dir = None;
+        }
+        if self.data_dir.is_some() {
+            below.in_memory = None;
+        }
         Layer {
             listen: self.listen.or(below.listen),
             shards: self.shards.or(below.shards),
@@ -144,6 +160,10 @@ impl Layer {
             idle: self.idle.or(below.idle),
             spin_us: self.spin_us.or(below.spin_us),
             in_memory: self.in_memory.or(below.in_memory),
+            data_dir: self.data_dir.or(below.data_dir),
+            sync: self.sync.or(below.sync),
+            on_damage: self.on_damage.or(below.on_damage),
+            segment_size: self.segment_size.or(below.segment_size),
             users: self.users.or(below.users),
             allow_anonymous: self.allow_anonymous.or(below.allow_anonymous),
             auto_create: self.auto_create.or(below.auto_create),
@@ -246,6 +266,10 @@ fn transaction_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 
 fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     setting::MEMORY.read(deserializer).map(Some)
+}
+
+fn segment_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    setting::SEGMENT_SIZE.read(deserializer).map(Some)
 }
 
 fn max_message_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

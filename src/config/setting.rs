@@ -42,6 +42,9 @@ pub const TRANSACTION_TIMEOUT: Setting =
 pub const MESSAGE_SIZE: Setting = Setting::new(Unit::Bytes, 1 << 10, 1 << 30, None);
 /// Memory for messages, of the whole process.
 pub const MEMORY: Setting = Setting::new(Unit::Bytes, 16 << 20, 1 << 50, None);
+/// Bytes of a journal's segment.
+pub const SEGMENT_SIZE: Setting = Setting::new(Unit::Bytes, 64 << 10, 1 << 30, None);
+
 impl Setting {
     const fn new(unit: Unit, min: u64, max: u64, zero_word: Option<&'static str>) -> Self {
         Setting { unit, min, max, zero_word }

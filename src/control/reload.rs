@@ -80,6 +80,7 @@ fn fixed_differences(started: &ServeSettings, read: &ServeSettings) -> Vec<Strin
         ("cores", started.cores != read.cores),
         ("idle", started.idle != read.idle),
         ("spin-us", started.spin_us != read.spin_us),
+        ("data-dir, in-memory, sync or on-damage", started.storage != read.storage),
         ("users", started.access.users != read.access.users),
         ("allow-anonymous", started.access.allow_anonymous != read.access.allow_anonymous),
         ("max-frame-size", started.limits.frame_size_max != read.limits.frame_size_max),

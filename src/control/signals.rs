@@ -4,6 +4,7 @@
 //! Invariant: a signal that came after `listen` is never lost, and never ends the process by itself. One that asks to stop within
 //! [`SAME_SIGNAL`] of another is the same: whoever ends a process and its group sends two at once, and means one.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -32,6 +33,8 @@ pub struct Signals {
     noted: Receiver<Signal>,
     /// Who is to be woken, once that is known.
     bell: Arc<OnceLock<Doorbell>>,
+    /// What was looked at and is still to be done.
+    reload: Cell<bool>,
 }
 
 impl Signals {
@@ -42,7 +45,7 @@ impl Signals {
         let bell = Arc::new(OnceLock::new());
         let known = Arc::clone(&bell);
         thread::Builder::new().name("signals".to_owned()).spawn(move || wait(incoming, &note, &known))?;
-        Ok(Signals { noted, bell })
+        Ok(Signals { noted, bell, reload: Cell::new(false) })
     }
 
     /// Whoever has this doorbell is woken by each signal from now on, and should look at those before.
@@ -53,7 +56,18 @@ impl Signals {
 
     /// What the next one asks for, if one more has come.
     pub fn take(&self) -> Option<Signal> {
-        self.noted.try_recv().ok()
+        if self.reload.take() { Some(Signal::Reload) } else { self.noted.try_recv().ok() }
+    }
+
+    /// Takes what asks for a stop, if something does; what asks for something else waits.
+    pub fn take_stop(&self) -> bool {
+        while let Ok(signal) = self.noted.try_recv() {
+            match signal {
+                Signal::Stop => return true,
+                Signal::Reload => self.reload.set(true),
+            }
+        }
+        false
     }
 }
 
@@ -99,6 +113,7 @@ mod tests {
         signal(rustix::process::Signal::TERM);
         assert_eq!(signals.take(), Some(Signal::Stop));
         signal(rustix::process::Signal::HUP);
+        assert!(!signals.take_stop());
         assert_eq!(signals.take(), Some(Signal::Reload));
         assert_eq!(signals.take(), None);
     }

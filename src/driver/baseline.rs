@@ -44,7 +44,7 @@ impl Baseline {
     pub fn start(self, listen_on: SocketAddr, placement: Placement, idle: Idle) -> io::Result<Running> {
         let listening = listen(listen_on, 1024)?;
         let address = listening.address();
-        let Participants { mut ports, bells, control } = control::participants(1)?;
+        let Participants { mut ports, bells, mut control } = control::participants(1)?;
         let port = ports.remove(0);
         let driver = Driver {
             index: 0,
@@ -54,8 +54,10 @@ impl Baseline {
             port,
             bells,
             listeners: vec![listening],
+            disk: None,
         };
-        let shard = driver.start(move || Yardstick::new(self))?;
+        let shard = driver.start(move || Ok(Yardstick::new(self)))?.wait()?;
+        control.wait_until_ready();
         Ok(Running { address, control, shard })
     }
 }
@@ -82,6 +84,7 @@ struct Yardstick {
     count: usize,
     consumer: Option<ConnectionSlot>,
     effects: Vec<Effect>,
+    ready: bool,
     stopping: bool,
     stopped: bool,
 }
@@ -107,6 +110,7 @@ impl Yardstick {
             count: 0,
             consumer: None,
             effects: Vec::new(),
+            ready: false,
             stopping: false,
             stopped: false,
         }
@@ -258,11 +262,18 @@ impl Service for Yardstick {
             Event::Flushed { connection, buffer } => self.on_flushed(connection, buffer),
             Event::Lost { connection } => self.close(connection),
             Event::Mail { .. } => {}
+            Event::Written { .. }
+            | Event::SegmentPrepared { .. }
+            | Event::SegmentRefused { .. }
+            | Event::SegmentRead { .. } => unreachable!("nothing is kept here"),
             Event::Stop => self.on_stop(),
         }
     }
 
     fn finish_turn(&mut self, _now: u64) -> Turn {
+        if !std::mem::replace(&mut self.ready, true) {
+            self.effects.push(Effect::Ready);
+        }
         if self.stopping && self.count == 0 && !std::mem::replace(&mut self.stopped, true) {
             self.effects.push(Effect::Stopped);
         }

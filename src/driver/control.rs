@@ -18,6 +18,10 @@ pub enum Letter {
     Mail(Mail),
     /// A connection that the first shard deals out.
     Accepted { socket: OwnedFd, peer: Peer },
+    /// To the control thread: everything that this shard had is there again.
+    Ready,
+    /// From the control thread, when all are ready: connections may come.
+    Accept,
     /// From the control thread: close all connections.
     Stop,
     /// To the control thread: this shard has none left.
@@ -30,6 +34,7 @@ pub enum Letter {
 pub struct ControlPort {
     port: Port<Letter>,
     bells: Arc<[Doorbell]>,
+    ready: usize,
     stopped: usize,
 }
 
@@ -37,7 +42,7 @@ impl ControlPort {
     pub(crate) fn new(port: Port<Letter>, bells: Arc<[Doorbell]>) -> Self {
         assert_eq!(port.index(), port.participants() - 1, "the control thread is the last participant");
         assert_eq!(bells.len(), port.participants());
-        ControlPort { port, bells, stopped: 0 }
+        ControlPort { port, bells, ready: 0, stopped: 0 }
     }
 
     /// How many shards there are.
@@ -69,16 +74,36 @@ impl ControlPort {
         }
     }
 
+    /// Whether everything that the shards had is there again. From then on the first one accepts connections.
+    pub fn is_ready(&self) -> bool {
+        self.ready == self.shards()
+    }
+
+    /// Waits until connections are accepted.
+    pub fn wait_until_ready(&mut self) {
+        while !self.is_ready() {
+            self.wait(None);
+            self.take(|_, _| {});
+        }
+        self.flush();
+    }
+
     /// Hands over what the shards have written. True: there is more.
     pub fn take(&mut self, mut receive: impl FnMut(usize, Mail)) -> bool {
-        let stopped = &mut self.stopped;
-        self.port.take(super::limits::TURN_MAILS_MAX, |from, _, letter| match letter {
+        let before = self.ready;
+        let ControlPort { ready, stopped, .. } = self;
+        let more = self.port.take(super::limits::TURN_MAILS_MAX, |from, _, letter| match letter {
             Letter::Mail(mail) => receive(from, mail),
+            Letter::Ready => *ready += 1,
             Letter::Stopped => *stopped += 1,
-            Letter::Accepted { .. } | Letter::Stop | Letter::Exit => {
+            Letter::Accepted { .. } | Letter::Accept | Letter::Stop | Letter::Exit => {
                 unreachable!("no shard writes this to the control thread")
             }
-        })
+        });
+        if self.ready > before && self.is_ready() {
+            self.port.post(0, Lane::Control, Letter::Accept);
+        }
+        more
     }
 
     /// Sends off what was posted.

@@ -1,5 +1,7 @@
 //! Every bound of the driver, and what happens when it is reached.
 
+use std::time::Duration;
+
 /// Submissions that fit into the ring. When it is full, what is in it is submitted first.
 pub(super) const SUBMISSIONS: u32 = 1024;
 
@@ -49,3 +51,15 @@ pub(super) const TIDY_ROUNDS: u32 = 3;
 
 /// The longest sleep, so that a deadline far away needs no arithmetic.
 pub(super) const SLEEP_MAX_US: u64 = 60_000_000;
+
+/// Bytes of one write to a file. What is left of a longer one is written when these are; whole blocks, as the file may want them.
+pub(super) const WRITE_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 256 << 20 };
+
+/// How long each way of syncing is measured, with how many writes at least and at most.
+pub(super) const MEASURE_MAX: Duration = Duration::from_millis(10);
+pub(super) const MEASURED_WRITES_MIN: usize = 6;
+pub(super) const MEASURED_WRITES_MAX: usize = 200;
+
+/// Bytes of the file that is written meanwhile: room for the writes, a block each.
+pub(super) const MEASURE_SEGMENT_BYTES: u32 = 1 << 20;
+const _: () = assert!(MEASURED_WRITES_MAX * 4096 < MEASURE_SEGMENT_BYTES as usize - 4096);

@@ -12,6 +12,7 @@
 use super::buffers::Filled;
 use super::clock::Clock;
 use super::control::Letter;
+use super::disk::{Disk, Done};
 use super::doorbell::Doorbell;
 use super::executor::{Placement, Thread};
 use super::idle::Idle;
@@ -25,6 +26,7 @@ use super::ring::{Completion, Ring, StreamKey};
 use super::service::Service;
 use super::socket;
 use super::streams::{Phase, Receive, Send, Stream, Streams};
+use crate::storage::Synced;
 use corelane_mailbox::{Lane, Port};
 use corelane_shard::{ConnectionSlot, Effect, Event, Peer, Socket, Turn};
 use rustix::io::Errno;
@@ -49,6 +51,16 @@ pub struct Driver {
     pub bells: Arc<[Doorbell]>,
     /// For the first shard, which accepts for all.
     pub listeners: Vec<Listening>,
+    /// None: nothing is kept.
+    pub disk: Option<Disk>,
+}
+
+/// A shard's thread that has been started and is not known to run yet.
+pub struct Starting {
+    index: usize,
+    thread: Thread,
+    ended: Receiver<()>,
+    ready: Receiver<io::Result<()>>,
 }
 
 /// A shard's thread.
@@ -59,32 +71,25 @@ pub struct ShardThread {
 }
 
 impl Driver {
-    /// Starts the thread and makes the service on it. Returns when its ring stands.
+    /// Starts the thread, and has it make its service, which may take its time.
     pub fn start<S: Service>(
         self,
-        make: impl FnOnce() -> S + std::marker::Send + 'static,
-    ) -> io::Result<ShardThread> {
-        let (ready, is_ready) = channel();
+        make: impl FnOnce() -> io::Result<S> + std::marker::Send + 'static,
+    ) -> io::Result<Starting> {
+        let (say_ready, ready) = channel();
         let (end, ended) = channel();
         let index = self.index;
         let thread = Thread::start(&format!("shard-{index}"), self.placement, move || {
-            self.run(make, ready);
+            self.run(make, say_ready);
             let _ = end.send(());
         })?;
-        match is_ready.recv() {
-            Ok(Ok(())) => Ok(ShardThread { thread, ended }),
-            Ok(Err(error)) => Err(error),
-            Err(_) => match thread.join() {
-                Ok(()) => Err(io::Error::other("the shard's thread has ended")),
-                Err(error) => Err(error),
-            },
-        }
+        Ok(Starting { index, thread, ended, ready })
     }
 
-    fn run<S: Service>(self, make: impl FnOnce() -> S, ready: Sender<io::Result<()>>) {
+    fn run<S: Service>(self, make: impl FnOnce() -> io::Result<S>, ready: Sender<io::Result<()>>) {
         let index = self.index;
         let guard = AbortOnUnwind { index };
-        let started = Ring::new().and_then(|ring| Pump::new(self, ring, make()));
+        let started = Ring::new().and_then(|ring| Pump::new(self, ring, make()?));
         match started {
             Ok(mut pump) => {
                 let _ = ready.send(Ok(()));
@@ -97,6 +102,26 @@ impl Driver {
             }
         }
         std::mem::forget(guard);
+    }
+}
+
+impl Starting {
+    /// Waits until its ring stands, and everything that is to be there is.
+    pub fn wait(self) -> io::Result<ShardThread> {
+        let Starting { thread, ended, ready, .. } = self;
+        match ready.recv() {
+            Ok(Ok(())) => Ok(ShardThread { thread, ended }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => match thread.join() {
+                Ok(()) => Err(io::Error::other("the shard's thread has ended")),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// The number of the shard.
+    pub fn index(&self) -> usize {
+        self.index
     }
 }
 
@@ -143,6 +168,7 @@ struct Pump<S> {
     /// When a stream's phase must be over. Entries of phases that are over are stale.
     deadlines: BinaryHeap<Reverse<(u64, StreamKey)>>,
     effects: Vec<Effect>,
+    disk: Option<Disk>,
     tidy: Tidy,
     /// The shard has forgotten a connection after it finished its turn, and may want to say that it has stopped.
     again: bool,
@@ -178,13 +204,14 @@ impl<S: Service> Pump<S> {
             idle: driver.idle,
             yields: matches!(driver.placement, Placement::Shared(_)),
             listeners: listeners
-                .map(|listening| Listener { listening, state: Accept::PausedUntil(0) })
+                .map(|listening| Listener { listening, state: Accept::PausedUntil(u64::MAX) })
                 .collect(),
             next_shard: 0,
             touched: Vec::new(),
             starved: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             effects: Vec::new(),
+            disk: driver.disk,
             tidy: Tidy::default(),
             again: false,
             stopping: false,
@@ -192,15 +219,15 @@ impl<S: Service> Pump<S> {
             reported: false,
             exit: false,
         };
-        pump.resume_accepting(0);
         pump.ring.submit()?;
         Ok(pump)
     }
 
     fn run(&mut self) -> io::Result<()> {
-        while !self.exit {
+        while !(self.exit && self.is_quiet()) {
             let now = self.clock.now();
             self.harvest(now);
+            self.take_done(now);
             let more_mail = self.take_mail(now);
             self.handle_timeouts(now);
             let turn = self.service.finish_turn(now);
@@ -247,6 +274,18 @@ impl<S: Service> Pump<S> {
                     }
                 }
                 Completion::AcceptCancelDone => {}
+                Completion::Written { write, result } => {
+                    let synced = self
+                        .disk
+                        .as_mut()
+                        .and_then(|disk| disk.handle_written(&mut self.ring, write, result));
+                    self.handle_synced(now, synced);
+                }
+                Completion::Synced { result } => {
+                    let synced =
+                        self.disk.as_mut().and_then(|disk| disk.handle_synced(&mut self.ring, result));
+                    self.handle_synced(now, synced);
+                }
             }
             if bytes >= TURN_BYTES_MAX {
                 return;
@@ -361,8 +400,44 @@ impl<S: Service> Pump<S> {
         }
     }
 
+    fn handle_synced(&mut self, now: u64, synced: Option<Synced>) {
+        if let Some(Synced { write, result }) = synced {
+            let result = result.map_err(|error| error.to_string());
+            self.service.apply(now, Event::Written { write, result });
+        }
+    }
+
+    /// What was done beside the shard.
+    fn take_done(&mut self, now: u64) {
+        while let Some(done) = self.disk.as_mut().and_then(Disk::poll) {
+            self.tidy.note_work(now);
+            match done {
+                Done::Synced(synced) => self.handle_synced(now, Some(synced)),
+                Done::Prepared { number, result: Ok(epoch) } => {
+                    self.service.apply(now, Event::SegmentPrepared { number, epoch });
+                }
+                Done::Prepared { number, result: Err(error) } => {
+                    self.service.apply(now, Event::SegmentRefused { number, reason: error.to_string() });
+                }
+                Done::Read { number, offset, buffer, result } => {
+                    let result = match result {
+                        Ok(count) => Ok(&buffer[..count]),
+                        Err(error) => Err(error.to_string()),
+                    };
+                    self.service.apply(now, Event::SegmentRead { number, offset, result });
+                    if let Some(disk) = &mut self.disk {
+                        disk.reuse(buffer);
+                    }
+                }
+                Done::NotFreed { error } => {
+                    warn!(shard = self.port.index(), %error, "files that are no longer needed cannot be deleted");
+                }
+            }
+        }
+    }
+
     fn take_mail(&mut self, now: u64) -> bool {
-        let mut stop = false;
+        let (mut stop, mut accept) = (false, false);
         let Pump { port, service, stopping, exit, tidy, .. } = self;
         let more = port.take(TURN_MAILS_MAX, |from, _, letter| match letter {
             Letter::Mail(mail) => {
@@ -378,9 +453,15 @@ impl<S: Service> Pump<S> {
                 stop = !std::mem::replace(stopping, true);
                 service.apply(now, Event::Stop);
             }
+            Letter::Accept => accept = true,
             Letter::Exit => *exit = true,
-            Letter::Stopped => unreachable!("this is written to the control thread alone"),
+            Letter::Ready | Letter::Stopped => {
+                unreachable!("this is written to the control thread alone")
+            }
         });
+        if accept && !self.stopping {
+            self.begin_accepting(now);
+        }
         if stop {
             self.stop_accepting();
         }
@@ -460,8 +541,29 @@ impl<S: Service> Pump<S> {
             }
             Effect::Post { to, lane, mail } => self.port.post(to, lane, Letter::Mail(mail)),
             Effect::Warn { text } => warn!(shard = self.port.index(), "{text}"),
+            Effect::Ready => {
+                let control = self.port.participants() - 1;
+                self.port.post(control, Lane::Control, Letter::Ready);
+            }
             Effect::Stopped => self.service_stopped = true,
+            Effect::Write { write } => {
+                let (disk, ring) = self.disk();
+                disk.write(ring, write);
+            }
+            Effect::PrepareSegment { number } => self.disk().0.prepare(number),
+            Effect::ReadSegment { number, offset } => self.disk().0.read(number, offset),
+            Effect::FreeSegments { numbers } => self.disk().0.free(numbers),
         }
+    }
+
+    fn disk(&mut self) -> (&mut Disk, &mut Ring) {
+        let disk = self.disk.as_mut().expect("a shard that keeps nothing asks for no files");
+        (disk, &mut self.ring)
+    }
+
+    /// Nothing that must not be cut off is on its way.
+    fn is_quiet(&self) -> bool {
+        self.disk.as_ref().is_none_or(Disk::is_quiet)
     }
 
     fn change(&mut self, connection: ConnectionSlot, change: impl FnOnce(&mut Stream)) {
@@ -578,6 +680,13 @@ impl<S: Service> Pump<S> {
         self.service.apply(now, Event::Accepted { socket: socket::into_socket(socket), peer });
     }
 
+    fn begin_accepting(&mut self, now: u64) {
+        for listener in &mut self.listeners {
+            listener.state = Accept::PausedUntil(now);
+        }
+        self.resume_accepting(now);
+    }
+
     fn resume_accepting(&mut self, now: u64) {
         for (index, listener) in self.listeners.iter_mut().enumerate() {
             if let Accept::PausedUntil(time) = listener.state
@@ -611,7 +720,7 @@ impl<S: Service> Pump<S> {
 
     fn idle(&mut self, busy: bool, now: u64, turn: Turn) -> io::Result<()> {
         self.tidy.end_turn(now, busy, turn.next_deadline);
-        if busy || self.exit {
+        if busy || (self.exit && self.is_quiet()) {
             return self.ring.submit();
         }
         if self.tidy.take_due(now) {

@@ -1,21 +1,22 @@
 //! What can be asked of the kernel, and what does it answer?
 //!
-//! A safe face for an io_uring: accept and receive that go on and on, send, cancel, and the doorbell. What an operation
-//! needs in memory is owned by the ring until the operation is complete.
+//! A safe face for an io_uring: accept and receive that go on and on, send, cancel, the doorbell, and writes to files with what
+//! makes them durable. What an operation needs in memory is owned by the ring until the operation is complete.
 //!
 //! Invariants:
 //! - an operation is named by its kind and by the key of its stream or the number of its listener; there is at most one
-//!   receive, one send and one cancellation of a stream at a time, so a name is never ambiguous;
+//!   receive, one send and one cancellation of a stream at a time, and one write to a file, so a name is never ambiguous;
 //! - `in_flight` counts operations whose last completion has not been seen;
 //! - what the kernel may still write to or read from is never freed, also when the ring is dropped.
 #![expect(unsafe_code, reason = "the kernel reads and writes what submissions point to")]
 
 use super::buffers::{Buffers, Filled};
 use super::doorbell::Doorbell;
-use super::limits::{COMPLETIONS, SUBMISSIONS};
+use super::limits::{COMPLETIONS, SUBMISSIONS, WRITE_BYTES_MAX};
+use corelane_journal::Write;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::PollFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{SendFlags, SocketFlags};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -48,6 +49,19 @@ pub(super) enum Completion {
     Rung { armed: bool },
     /// The attempt to cancel an accept is over.
     AcceptCancelDone,
+    /// So many bytes were written to a file, counted from where the write began.
+    Written { write: Write, result: Result<usize, Errno> },
+    /// The sync behind a write is over.
+    Synced { result: Result<(), Errno> },
+}
+
+/// What makes a write durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Through {
+    /// The write itself.
+    Write,
+    /// A sync behind it, which is not made if not everything could be written.
+    Fdatasync,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +73,8 @@ enum Operation {
     CancelReceive,
     Doorbell,
     CancelAccept,
+    Write,
+    Sync,
 }
 
 /// How task work is run, from the best to what any kernel has.
@@ -76,6 +92,7 @@ pub(super) struct Ring {
     buffers: ManuallyDrop<Buffers>,
     /// By index of the stream.
     sending: ManuallyDrop<Vec<Option<Vec<u8>>>>,
+    writing: ManuallyDrop<Option<Write>>,
     in_flight: usize,
     flavour: Flavour,
 }
@@ -95,6 +112,7 @@ impl Ring {
             ring: ManuallyDrop::new(ring),
             buffers: ManuallyDrop::new(buffers),
             sending: ManuallyDrop::new(Vec::new()),
+            writing: ManuallyDrop::new(None),
             in_flight: 0,
             flavour,
         })
@@ -141,6 +159,30 @@ impl Ring {
         // The vector moves, its bytes do not; nobody touches it until `complete` has taken it out again.
         assert!(self.sending[index].replace(buffer).is_none(), "one send at a time");
         self.submit_later(entry, Operation::Send, stream);
+    }
+
+    /// Writes `write.bytes()[from..]`, or a part of it, to its place in the file.
+    pub(super) fn write(&mut self, file: BorrowedFd<'_>, write: Write, from: usize, through: Through) {
+        let file = types::Fd(file.as_raw_fd());
+        let rest = &write.bytes()[from..];
+        let length = rest.len().min(WRITE_BYTES_MAX) as u32;
+        let flags = match through {
+            Through::Write => ReadWriteFlags::DSYNC.bits().cast_signed(),
+            Through::Fdatasync => 0,
+        };
+        let entry = opcode::Write::new(file, rest.as_ptr(), length)
+            .offset(write.offset + from as u64)
+            .rw_flags(flags)
+            .build();
+        // Its bytes do not move with it; nobody touches them until `complete` has taken it out again.
+        assert!(self.writing.replace(write).is_none(), "one write at a time");
+        match through {
+            Through::Write => self.submit_later(entry, Operation::Write, listener_key(0)),
+            Through::Fdatasync => {
+                let sync = opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build();
+                self.submit_linked(entry, sync);
+            }
+        }
     }
 
     /// Tells of every ring of the doorbell, until that is said not to be so any more.
@@ -197,6 +239,11 @@ impl Ring {
             Operation::CancelReceive => Completion::CancelDone { stream },
             Operation::CancelAccept => Completion::AcceptCancelDone,
             Operation::Doorbell => Completion::Rung { armed },
+            Operation::Write => {
+                let write = self.writing.take();
+                Completion::Written { write: write.expect("a write in flight has its bytes here"), result }
+            }
+            Operation::Sync => Completion::Synced { result: result.map(|_| ()) },
         })
     }
 
@@ -242,7 +289,8 @@ impl Ring {
     fn submit_later(&mut self, entry: squeue::Entry, operation: Operation, key: StreamKey) {
         let entry = entry.user_data(user_data(operation, key));
         // SAFETY: what the entry points to lives until its completion: receive buffers are never freed while an operation
-        // is in flight (see `drop`), bytes to send lie in `sending`, other operations point to nothing.
+        // is in flight (see `drop`), bytes to send lie in `sending`, those to write in `writing`; other operations point to
+        // nothing.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             // Full: make room. If the kernel cannot take any for now, it can when completions have been harvested.
             tolerate(self.ring.submitter().submit_and_wait(0))
@@ -250,17 +298,31 @@ impl Ring {
         }
         self.in_flight += 1;
     }
+
+    /// A write, and a sync that begins when all of it is written. Both are handed over at once: a chain ends with what is.
+    fn submit_linked(&mut self, write: squeue::Entry, sync: squeue::Entry) {
+        let key = listener_key(0);
+        let write = write.flags(squeue::Flags::IO_LINK).user_data(user_data(Operation::Write, key));
+        let chain = [write, sync.user_data(user_data(Operation::Sync, key))];
+        // SAFETY: as in `submit_later`: what is written lies in `writing`.
+        while unsafe { self.ring.submission().push_multiple(&chain) }.is_err() {
+            tolerate(self.ring.submitter().submit_and_wait(0))
+                .expect("a ring that was set up takes submissions");
+        }
+        self.in_flight += chain.len();
+    }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: none of the three is used after this.
+        // SAFETY: none of the four is used after this.
         unsafe {
             ManuallyDrop::drop(&mut self.ring);
             // Closing the ring does not wait for what is in flight, so that memory stays where it is.
             if self.in_flight == 0 {
                 ManuallyDrop::drop(&mut self.buffers);
                 ManuallyDrop::drop(&mut self.sending);
+                ManuallyDrop::drop(&mut self.writing);
             }
         }
     }
@@ -316,6 +378,8 @@ fn from_user_data(user_data: u64) -> (Operation, StreamKey) {
         4 => Operation::CancelReceive,
         5 => Operation::Doorbell,
         6 => Operation::CancelAccept,
+        7 => Operation::Write,
+        8 => Operation::Sync,
         other => unreachable!("no operation of ours is named {other}"),
     };
     let key = StreamKey { index: user_data as u32, generation: (user_data >> 32) as u32 % GENERATIONS };

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use corelane::driver::{
-    Clock, ControlPort, Driver, Idle, Participants, Placement, Service, ShardThread, listen, participants,
+    Clock, ControlPort, Driver, Idle, Participants, Placement, Service, ShardThread, Starting, listen,
+    participants,
 };
 use corelane_mailbox::Lane;
 use corelane_shard::{ConnectionId, ConnectionSlot, Effect, Event, Mail, SaslReply, Socket, Turn};
@@ -89,6 +90,10 @@ impl Service for Nomads {
                 let (connection, socket) = self.luggage[self.index].lock().unwrap().pop_front().unwrap();
                 self.insert(connection, socket);
             }
+            Event::Written { .. }
+            | Event::SegmentPrepared { .. }
+            | Event::SegmentRefused { .. }
+            | Event::SegmentRead { .. } => unreachable!("nothing is kept here"),
             Event::Stop => self.effects.push(Effect::Stopped),
         }
     }
@@ -137,25 +142,28 @@ struct World {
 }
 
 fn start(shards: usize, move_after: usize, idle: Idle) -> World {
-    let Participants { ports, bells, control } = participants(shards).unwrap();
+    let Participants { ports, bells, mut control } = participants(shards).unwrap();
     let listening = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 128).unwrap();
     let address = listening.address();
     let mut listeners = Some(vec![listening]);
     let clock = Clock::start();
     let luggage: Luggage = Arc::new((0..shards).map(|_| Mutex::default()).collect());
     let moves = Arc::new(Mutex::new(0));
-    let mut threads = Vec::new();
+    let mut starting = Vec::new();
     for (index, port) in ports.into_iter().enumerate().rev() {
         let listeners = if index == 0 { listeners.take().unwrap() } else { Vec::new() };
         let placement = Placement::Unpinned;
-        let driver = Driver { index, placement, idle, clock, port, bells: bells.clone(), listeners };
+        let driver =
+            Driver { index, placement, idle, clock, port, bells: bells.clone(), listeners, disk: None };
         let (luggage, moves) = (Arc::clone(&luggage), Arc::clone(&moves));
         let make = move || {
-            let (connections, effects) = (Vec::new(), Vec::new());
+            let (connections, effects) = (Vec::new(), vec![Effect::Ready]);
             Nomads { index, move_after, connections, luggage, effects, moves }
         };
-        threads.push(driver.start(make).unwrap());
+        starting.push(driver.start(move || Ok(make())).unwrap());
     }
+    let threads = starting.into_iter().map(|starting: Starting| starting.wait().unwrap()).collect();
+    control.wait_until_ready();
     World { address, control, threads, moves }
 }
 

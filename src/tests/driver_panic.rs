@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
-use corelane::driver::{Clock, Driver, Idle, Participants, Placement, Service, participants};
+use corelane::driver::{Clock, Driver, Idle, Participants, Placement, Service, Starting, participants};
 use corelane_shard::{ConnectionSlot, Effect, Event, Socket, Turn};
 
 /// Set in the process that is to die.
@@ -50,8 +50,8 @@ fn die() -> ! {
     let Participants { mut ports, bells, control: _control } = participants(1).unwrap();
     let port = ports.remove(0);
     let (placement, idle, clock) = (Placement::Unpinned, Idle::Park, Clock::start());
-    let driver = Driver { index: 0, placement, idle, clock, port, bells, listeners: Vec::new() };
-    let _shard = driver.start(|| Panics);
+    let driver = Driver { index: 0, placement, idle, clock, port, bells, listeners: Vec::new(), disk: None };
+    let _shard = driver.start(|| Ok(Panics)).and_then(Starting::wait);
     std::thread::sleep(Duration::from_secs(30));
     panic!("the process outlives its shard");
 }

@@ -59,10 +59,12 @@ impl Placing {
 impl Shard {
     /// Writes what was said, if nothing is on its way, and keeps the promises that need not wait for more. True if there is more to
     /// do at once.
+    #[inline]
     pub(crate) fn run_journal(&mut self, now: u64) -> bool {
-        if self.durability.is_none() {
-            return false;
-        }
+        self.durability.is_some() && self.run_kept_journal(now)
+    }
+
+    fn run_kept_journal(&mut self, now: u64) -> bool {
         self.say_what_left();
         let mut kept = self.keep_promises(now);
         while self.begin_write() {

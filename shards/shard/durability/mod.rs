@@ -307,10 +307,18 @@ impl Shard {
     }
 
     /// Says what has left the engine, or came back in it. True if there is something to be written.
+    #[inline]
     pub(crate) fn say_what_left(&mut self) -> bool {
+        self.engine.has_left() && self.say_all_that_left()
+    }
+
+    fn say_all_that_left(&mut self) -> bool {
         let mark = self.said();
         while let Some(spent) = self.engine.take_spent() {
-            self.discard(spent.queue, spent.place, spent.message);
+            match spent.at {
+                Some((queue, place)) => self.discard(queue, place, spent.message),
+                None => self.forget(spent.message),
+            }
         }
         while let Some((queue, place)) = self.engine.take_returned() {
             self.note(Said::Returned { queue, place });
@@ -362,6 +370,7 @@ impl Shard {
     }
 
     /// When a segment is to be asked for again.
+    #[inline]
     pub(crate) fn next_segment_deadline(&self) -> Option<u64> {
         let durability = self.durability.as_ref()?;
         let waits = durability.refused.is_some() && !durability.preparing;

@@ -281,6 +281,9 @@ impl Shard {
         message.schedule(record.enqueued_at);
         if let Some(details) = &record.details {
             message.restore_deaths(&details.deaths);
+            if let Ok(map) = Map::decode(&details.annotations) {
+                message.restore_annotations(map);
+            }
         }
         let last_return = restoring.return_of(record.uid, record.place);
         let mut held_until = last_return.map_or(record.held_until, |last| last.held_until);

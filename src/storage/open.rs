@@ -1,0 +1,222 @@
+//! How does a start get from a directory to what every shard goes on with?
+//!
+//! The directory is locked and looked at, everything in it is read, another number of shards is given a new layout; only then is
+//! anything deleted.
+
+use super::damage::{OnDamage, describe};
+use super::directory::DataDirectory;
+use super::error::StorageError;
+use super::journals::{Journals, ShardStorage, read_journals, used_bytes};
+use super::layout::Layout;
+use super::progress::{Bytes, Progress};
+use super::relayout::{Target, relayout};
+use super::segments::SegmentFiles;
+use super::sync::{SyncChoice, SyncMode};
+use crate::driver::{SyncError, measure};
+use corelane_journal::Queue;
+use corelane_shard::Decisions;
+use rustix::io::Errno;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageSettings {
+    pub directory: PathBuf,
+    /// Bytes of a segment.
+    pub segment_bytes: u32,
+    pub sync: SyncChoice,
+    pub on_damage: OnDamage,
+}
+
+/// A directory that is open, with everything that was in it.
+#[derive(Debug)]
+pub struct Opened {
+    /// Locked for as long as this is there.
+    pub directory: DataDirectory,
+    pub sync: SyncMode,
+    /// The number of this start.
+    pub boot: u32,
+    /// What the shards know together of transactions.
+    pub decisions: Arc<Decisions>,
+    /// By number.
+    pub shards: Vec<ShardStorage>,
+    /// Bytes of all segments that are in use.
+    pub used_bytes: u64,
+}
+
+/// Opens a directory for so many shards. `home` says which of them a queue belongs to; `now` is the time in microseconds.
+pub fn open(
+    settings: &StorageSettings,
+    shards: u16,
+    now: u64,
+    home: &dyn Fn(&Queue) -> usize,
+) -> Result<Opened, StorageError> {
+    let mut directory = DataDirectory::open(&settings.directory, shards)?;
+    warn_about_memory(directory.path());
+    let (direct, sync) = choose_sync(directory.path(), settings.sync)?;
+    let mut journals = read_journals(&directory, settings.segment_bytes, direct)?;
+    report_damage(directory.path(), &journals.shards, settings.on_damage)?;
+    if directory.layout().shards != shards {
+        let Layout { number, shards: before } = directory.layout();
+        info!(
+            "there were {before} shards and are to be {shards}: everything is written anew; until that is done, the old stays in force"
+        );
+        let layout = Layout { number: number + 1, shards };
+        let target = Target { layout, segment_bytes: settings.segment_bytes, boot: journals.boot, now };
+        let used_bytes = used_bytes(&journals.shards);
+        let progress = Progress::new("writing everything anew", used_bytes);
+        relayout(
+            &mut directory,
+            journals.shards,
+            &journals.decisions.decided,
+            target,
+            home,
+            &progress,
+            &mut |_| Ok(()),
+        )?;
+        info!("written anew: {} in {} ms", Bytes(used_bytes), progress.elapsed().as_millis());
+        journals = read_journals(&directory, settings.segment_bytes, direct)?;
+    }
+    for (index, shard) in journals.shards.iter_mut().enumerate() {
+        settle(index, shard)?;
+    }
+    let Journals { boot, decisions, shards } = journals;
+    let used_bytes = used_bytes(&shards);
+    Ok(Opened { directory, sync, boot, decisions: Arc::new(decisions), shards, used_bytes })
+}
+
+/// What is read from here on is durable, and what nobody needs is gone.
+fn settle(index: usize, shard: &mut ShardStorage) -> Result<(), StorageError> {
+    let ShardStorage { files, used, recovered } = shard;
+    files.make_folder().map_err(|error| StorageError::of("make", files.folder(), error))?;
+    // The last batch may have been read from the kernel's cache.
+    if let Some(newest) = used.last() {
+        let path = files.path(*newest);
+        let synced = File::open(&path).and_then(|file| file.sync_data());
+        synced.map_err(|error| StorageError::of("sync", &path, error))?;
+    }
+    let damaged: Vec<u32> = recovered.end.damage.iter().map(|damage| damage.segment).collect();
+    files.keep(|number| recovered.journal.uses(number), &damaged)?;
+    if let Some((segment, offset)) = recovered.end.torn {
+        info!(
+            shard = index,
+            "the last write was not complete when the broker stopped, and nobody was told that it was: segment {segment}, byte {offset}"
+        );
+    }
+    Ok(())
+}
+
+fn report_damage(path: &Path, shards: &[ShardStorage], on_damage: OnDamage) -> Result<(), StorageError> {
+    let mut count = 0;
+    for (index, shard) in shards.iter().enumerate() {
+        for damage in &shard.recovered.end.damage {
+            count += 1;
+            warn!("{}", describe(damage, index as u16, &shard.files, &shard.recovered));
+        }
+    }
+    if count > 0 && on_damage == OnDamage::Stop {
+        return Err(StorageError::Damaged { path: path.to_owned(), count });
+    }
+    Ok(())
+}
+
+/// What a file system in memory is told by (`statfs`).
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+fn warn_about_memory(path: &Path) {
+    let kind = rustix::fs::statfs(path).map_or(0, |found| found.f_type);
+    if IN_MEMORY.contains(&kind) {
+        warn!(
+            "{} is on a file system in memory (tmpfs): everything in it is lost when the machine stops. Name a directory on \
+             a disk with --data-dir",
+            path.display()
+        );
+    }
+}
+
+/// Where a few writes are tried. Deleted afterwards; a start that was killed leaves it to the next.
+const TRIAL: &str = "layout-0";
+
+/// Whether files are written past the kernel's cache, and how they are synced.
+fn choose_sync(path: &Path, choice: SyncChoice) -> Result<(bool, SyncMode), StorageError> {
+    let trial = path.join(TRIAL);
+    let failed = |error| StorageError::of("write to", &trial, error);
+    let clear = || match fs::remove_dir_all(&trial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+        Ok(()) | Err(_) => Ok(()),
+    };
+    clear()?;
+    DirBuilder::new().mode(0o700).create(&trial).map_err(failed)?;
+    let chosen = try_direct(&trial).map_err(failed).and_then(|direct| {
+        if !direct {
+            warn!(
+                "the file system of {} has no direct I/O: what is written goes through the kernel's cache, which costs \
+                 memory and time",
+                path.display()
+            );
+        }
+        choose_mode(path, &trial, direct, choice).map(|mode| (direct, mode))
+    });
+    clear()?;
+    chosen
+}
+
+fn choose_mode(
+    path: &Path,
+    trial: &Path,
+    direct: bool,
+    choice: SyncChoice,
+) -> Result<SyncMode, StorageError> {
+    let asked = choice.mode();
+    let measured = match asked {
+        Some(mode) => measure(trial, direct, &[mode]),
+        None => measure(trial, direct, &SyncMode::ALL),
+    };
+    let mut figures = Vec::new();
+    let mut best: Option<crate::driver::Measured> = None;
+    let mut first_error = None;
+    for result in measured {
+        match result {
+            Ok(measured) => {
+                figures.push(format!("{} {} µs", measured.mode, measured.quartile.as_micros()));
+                if best.is_none_or(|best| measured.quartile < best.quartile) {
+                    best = Some(measured);
+                }
+            }
+            Err(SyncError { mode, error }) => {
+                figures.push(format!("{mode}: {error}"));
+                first_error.get_or_insert((mode, error));
+            }
+        }
+    }
+    match (best, first_error) {
+        (Some(best), _) => {
+            info!("syncs by {} ({})", best.mode, figures.join(", "));
+            Ok(best.mode)
+        }
+        (None, Some((mode, error))) => Err(match Errno::from_io_error(&error) {
+            Some(Errno::OPNOTSUPP | Errno::INVAL) if asked.is_some() => {
+                StorageError::Sync { path: path.to_owned(), mode, error }
+            }
+            _ => StorageError::of("write to", path, error),
+        }),
+        (None, None) => unreachable!("there is a way to sync, or an error"),
+    }
+}
+
+/// Whether a file can be written past the kernel's cache.
+fn try_direct(folder: &Path) -> io::Result<bool> {
+    let mut files = SegmentFiles::new(folder.to_owned(), corelane_journal::BLOCK as u32, true);
+    match files.prepare(0) {
+        Ok(_) => files.discard(0).map(|()| true),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::INVAL | Errno::OPNOTSUPP) => Ok(false),
+            _ => Err(error),
+        },
+    }
+}

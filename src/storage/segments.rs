@@ -1,0 +1,203 @@
+//! How are the segments of one shard files?
+//!
+//! A segment's file is made under another name, its blocks allocated and written once, and synced, before it gets its own: so that a
+//! write to it later moves bytes and nothing else. A freed file keeps its name until another segment needs it.
+//!
+//! Invariants: a file that bears a segment's name is whole; a directory is synced before anybody relies on a name in it.
+
+use super::error::StorageError;
+use super::layout::sync_directory;
+use corelane_journal::{BLOCK, SPARES_MAX};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
+use rustix::io::Errno;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are written or read at once where nobody waits for them.
+pub(super) const PART_BYTES: usize = 1 << 20;
+
+/// Freed files that are kept for other segments. More are deleted.
+const RECYCLED_MAX: usize = SPARES_MAX;
+
+const ENDING: &str = ".segment";
+const ENDING_NEW: &str = ".new";
+const ENDING_DAMAGED: &str = ".damaged";
+
+/// The folder of a shard's segments.
+#[derive(Clone, Debug)]
+pub struct SegmentFiles {
+    folder: PathBuf,
+    segment_bytes: u32,
+    /// Past the kernel's cache.
+    direct: bool,
+    /// Freed, of the usual size.
+    recycled: Vec<u32>,
+}
+
+impl SegmentFiles {
+    pub fn new(folder: PathBuf, segment_bytes: u32, direct: bool) -> Self {
+        SegmentFiles { folder, segment_bytes, direct, recycled: Vec::new() }
+    }
+
+    /// Makes the folder if there is none, and deletes what a process that died did not finish.
+    pub(super) fn make_folder(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == &ENDING_NEW[1..]) {
+                fs::remove_file(path)?;
+            }
+        }
+        sync_directory(&self.folder)?;
+        self.folder.ancestors().skip(1).take(2).try_for_each(sync_directory)
+    }
+
+    /// Whether something was put aside here.
+    pub(super) fn has_damaged(&self) -> bool {
+        let ending = |path: PathBuf| path.extension().is_some_and(|ending| ending == &ENDING_DAMAGED[1..]);
+        fs::read_dir(&self.folder)
+            .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| ending(entry.path()))))
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn path(&self, number: u32) -> PathBuf {
+        self.folder.join(format!("{number:010}{ENDING}"))
+    }
+
+    /// The segments whose files are there, the oldest first.
+    pub fn numbers(&self) -> io::Result<Vec<u32>> {
+        let mut numbers = Vec::new();
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(numbers),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(ENDING)).map(str::parse::<u32>);
+            numbers.extend(number.and_then(Result::ok));
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Makes the file of a segment, and answers it open for writing. Takes as long as writing all of it takes.
+    pub fn prepare(&mut self, number: u32) -> io::Result<File> {
+        let path = self.path(number);
+        match self.recycled.pop() {
+            Some(old) => fs::rename(self.path(old), &path)?,
+            None => {
+                let new = path.with_extension(&ENDING_NEW[1..]);
+                let made = self.make(&new).and_then(|()| fs::rename(&new, &path));
+                if made.is_err() {
+                    let _ = fs::remove_file(&new);
+                }
+                made?;
+            }
+        }
+        sync_directory(&self.folder)?;
+        self.open_to_write(&path)
+    }
+
+    /// Segments that hold nothing any more. What cannot be deleted stays, and is looked at again by the next start.
+    pub fn free(&mut self, numbers: &[u32]) -> io::Result<()> {
+        let mut result = Ok(());
+        for number in numbers {
+            let path = self.path(*number);
+            let usual = fs::metadata(&path).is_ok_and(|file| file.len() == u64::from(self.segment_bytes));
+            if usual && self.recycled.len() < RECYCLED_MAX {
+                self.recycled.push(*number);
+            } else if let Err(error) = fs::remove_file(path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    /// Deletes a file.
+    pub(super) fn discard(&mut self, number: u32) -> io::Result<()> {
+        fs::remove_file(self.path(number))
+    }
+
+    /// After recovery: frees the files of all segments but those that are used, and puts aside the damaged ones among them.
+    pub(super) fn keep(
+        &mut self,
+        is_used: impl Fn(u32) -> bool,
+        damaged: &[u32],
+    ) -> Result<(), StorageError> {
+        let failed = |error| StorageError::of("look through", &self.folder, error);
+        let mut numbers = self.numbers().map_err(failed)?;
+        numbers.retain(|number| !is_used(*number));
+        for number in numbers.extract_if(.., |number| damaged.contains(number)) {
+            let path = self.path(number);
+            let aside = path.with_extension(&ENDING_DAMAGED[1..]);
+            fs::rename(&path, &aside).map_err(|error| StorageError::of("rename", &path, error))?;
+            tracing::warn!("nothing in this segment could be read; it was put aside as {}", aside.display());
+        }
+        self.free(&numbers).map_err(|error| StorageError::of("delete segments in", &self.folder, error))
+    }
+
+    /// For reading from one end to the other.
+    pub(super) fn open_to_read(&self, number: u32) -> io::Result<File> {
+        let file = File::open(self.path(number))?;
+        // Advice that is not taken changes nothing.
+        let _ = fadvise(&file, 0, None, Advice::Sequential);
+        Ok(file)
+    }
+
+    fn make(&self, path: &Path) -> io::Result<()> {
+        let file = self.options().create(true).truncate(true).open(path)?;
+        let length = u64::from(self.segment_bytes);
+        match fallocate(&file, FallocateFlags::empty(), 0, length) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let zeros = vec![0; PART_BYTES + BLOCK];
+        let zeros = aligned(&zeros);
+        let mut at = 0;
+        while at < length {
+            let part = zeros.len().min((length - at) as usize);
+            file.write_all_at(&zeros[..part], at)?;
+            at += part as u64;
+        }
+        file.sync_all()
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<File> {
+        self.options().open(path)
+    }
+
+    fn options(&self) -> OpenOptions {
+        let mut options = OpenOptions::new();
+        let flags = if self.direct { OFlags::DIRECT } else { OFlags::empty() };
+        options.read(true).write(true).mode(0o600).custom_flags(flags.bits().cast_signed());
+        options
+    }
+}
+
+/// The part of `bytes`, one [`BLOCK`] shorter, that begins at a multiple of it.
+pub fn aligned(bytes: &[u8]) -> &[u8] {
+    let start = bytes.as_ptr().align_offset(BLOCK).min(BLOCK);
+    &bytes[start..bytes.len() - BLOCK + start]
+}
+
+/// Reads from `offset` on until `into` is full or the file ends. Answers how much that is.
+pub(super) fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match file.read_at(&mut into[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,293 @@
+//! The process and its data directory: what was settled is there after any end, what cannot be used is told, and the tools that look in.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn corelane() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("corelane"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CORELANE_") {
+            command.env_remove(name);
+        }
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+fn serve(directory: &Path, shards: &str) -> Command {
+    let mut command = corelane();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--idle", "park", "--shards", shards, "--cores", "0"]);
+    command.args(["--segment-size", "64KiB", "--data-dir"]).arg(directory);
+    command
+}
+
+struct Broker {
+    process: Child,
+    address: String,
+    /// The log until it was ready.
+    log: String,
+    _rest: BufReader<std::process::ChildStderr>,
+}
+
+impl Broker {
+    fn start(directory: &Path, shards: &str) -> Broker {
+        let mut process = serve(directory, shards).stderr(Stdio::piped()).spawn().unwrap();
+        let mut rest = BufReader::new(process.stderr.take().unwrap());
+        let mut log = String::new();
+        let mut address = None;
+        loop {
+            let mut line = String::new();
+            let more = rest.read_line(&mut line).unwrap();
+            assert!(more > 0, "the broker ended:\n{log}");
+            log.push_str(&line);
+            if let Some((_, listening)) = line.trim().rsplit_once("listening address=") {
+                address = Some(listening.to_owned());
+            }
+            if line.contains(" ready ") {
+                break;
+            }
+        }
+        Broker { process, address: address.unwrap(), log, _rest: rest }
+    }
+
+    fn run(&self, arguments: &[&str]) -> String {
+        let mut command = corelane();
+        let output =
+            command.args(arguments).args(["--url", &format!("amqp://{}", self.address)]).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn end(mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "the broker does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A start that fails: the message is to have these parts.
+fn refused(command: &mut Command, parts: &[&str]) {
+    let output = command.output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    for part in parts {
+        assert!(message.contains(part), "{message:?} does not say {part:?}");
+    }
+}
+
+fn journal(arguments: &[&str], directory: &Path) -> (Option<i32>, String, String) {
+    let output =
+        corelane().arg("journal").arg(arguments[0]).arg(directory).args(&arguments[1..]).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn send(broker: &Broker, queue: &str, bodies: impl IntoIterator<Item = String>) {
+    for body in bodies {
+        broker.run(&["send", queue, &body, "--durable"]);
+    }
+}
+
+/// What is in a queue, in order.
+fn bodies(broker: &Broker, queue: &str) -> Vec<String> {
+    broker.run(&["browse", queue]).lines().map(str::to_owned).collect()
+}
+
+fn expected(queue: &str, range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|index| format!("{queue} {index}")).collect()
+}
+
+#[test]
+fn what_was_settled_is_there_after_any_end_and_with_any_number_of_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let queues = ["orders", "invoices", "parcels"];
+    let mut sent = 0;
+    for (shards, signal) in [
+        ("1", Signal::KILL),
+        ("4", Signal::TERM),
+        ("4", Signal::KILL),
+        ("2", Signal::KILL),
+        ("1", Signal::TERM),
+    ] {
+        let broker = Broker::start(folder.path(), shards);
+        for queue in queues {
+            assert_eq!(bodies(&broker, queue), expected(queue, 0..sent), "{shards} shards\n{}", broker.log);
+            send(&broker, queue, expected(queue, sent..sent + 3));
+        }
+        sent += 3;
+        let code = broker.end(signal);
+        assert_eq!(code, (signal == Signal::TERM).then_some(0));
+    }
+    let (code, text, _) = journal(&["verify"], folder.path());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("3 queues, 45 messages") && text.contains("no damage"), "{text}");
+    assert!(text.contains("; stopped in order"), "{text}");
+}
+
+#[test]
+fn a_stop_while_everything_is_read_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    Broker::start(folder.path(), "1").end(Signal::TERM);
+    // Whoever opens it waits for ever.
+    let fifo = folder.path().join("layout-1/shard-0/0000000009.segment");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut process = serve(folder.path(), "1").stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(process.stderr.take().unwrap());
+    let mut seen = String::new();
+    while !seen.contains("syncs by") {
+        assert!(log.read_line(&mut seen).unwrap() > 0, "{seen}");
+    }
+    kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
+    log.read_to_string(&mut seen).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+    assert!(seen.contains("stopped before everything was read"), "{seen}");
+}
+
+#[test]
+fn one_broker_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Broker::start(folder.path(), "1");
+    let process = format!("process {}", first.process.id());
+    refused(&mut serve(folder.path(), "1"), &["in use by another broker", &process, "--data-dir"]);
+    let (code, _, error) = journal(&["verify"], folder.path());
+    assert!(code == Some(1) && error.contains("in use by another broker"), "{error}");
+    first.end(Signal::KILL);
+    Broker::start(folder.path(), "1").end(Signal::TERM);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    refused(&mut serve(folder.path(), "1"), &["is not empty", "\"file\""]);
+    refused(&mut serve(&file, "1"), &["is not a directory"]);
+    let data = folder.path().join("data");
+    Broker::start(&data, "1").end(Signal::TERM);
+    let layout = data.join("layout");
+    let text = fs::read_to_string(&layout).unwrap();
+    fs::write(&layout, text.replace("format 1", "format 7")).unwrap();
+    refused(&mut serve(&data, "1"), &["newer version of Corelane", "format 7"]);
+    fs::write(&layout, text).unwrap();
+    refused(serve(&data, "1").arg("--in-memory"), &["`data-dir` and `in-memory` cannot both be given"]);
+    let (code, _, error) = journal(&["verify"], &folder.path().join("nowhere"));
+    assert!(code == Some(1) && error.contains("no data directory"), "{error}");
+}
+
+#[test]
+fn a_directory_of_another_user_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let data = folder.path().join("data");
+    Broker::start(&data, "1").end(Signal::TERM);
+    if rustix::process::geteuid().is_root() {
+        // Its files are not readable for others, nor is a broker run on those of others.
+        let nobody = 65534;
+        refused(serve(&data, "1").uid(nobody), &["cannot be used by user 65534", "chown -R"]);
+        refused(serve(&folder.path().join("new"), "1").uid(nobody), &["cannot be used by user 65534"]);
+        chown(data.join("layout"), Some(nobody), None).unwrap();
+        refused(&mut serve(&data, "1"), &["belongs to user 65534", "runs as user 0", "chown -R"]);
+    } else {
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o500)).unwrap();
+        fs::remove_file(data.join("lock")).unwrap_err();
+        fs::set_permissions(data.join("lock"), fs::Permissions::from_mode(0o400)).unwrap();
+        refused(&mut serve(&data, "1"), &["cannot be used by user", "chown -R"]);
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+}
+
+#[test]
+fn a_file_system_in_memory_is_told() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let broker = Broker::start(folder.path(), "1");
+    assert!(broker.log.contains("everything in it is lost when the machine stops"), "{}", broker.log);
+    send(&broker, "q", ["kept".to_owned()]);
+    broker.end(Signal::KILL);
+    assert_eq!(bodies(&Broker::start(folder.path(), "1"), "q"), ["kept"]);
+}
+
+/// The newest segment with something in it, and where in it a body stands.
+fn find(directory: &Path, body: &str) -> (PathBuf, u64) {
+    for entry in fs::read_dir(directory.join("layout-1/shard-0")).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        if let Some(at) = bytes.windows(body.len()).position(|window| window == body.as_bytes()) {
+            return (path, at as u64);
+        }
+    }
+    panic!("{body:?} is nowhere");
+}
+
+#[test]
+fn damage_is_told_and_costs_what_it_is_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path(), "1");
+    send(&broker, "orders", (0..4).map(|index| format!("body-{index}")));
+    broker.end(Signal::KILL);
+    let (path, at) = find(folder.path(), "body-1");
+    OpenOptions::new().write(true).open(&path).unwrap().write_all_at(b"X", at).unwrap();
+    let says = ["some records of batch", "a message of queue \"orders\""];
+    let (code, text, _) = journal(&["verify"], folder.path());
+    assert_eq!(code, Some(1), "{text}");
+    let segment = path.to_string_lossy();
+    for part in says.iter().chain([&&*segment, &"1 place is damaged"]) {
+        assert!(text.contains(part), "{text:?} does not say {part:?}");
+    }
+    let mut stop = serve(folder.path(), "1");
+    refused(stop.args(["--on-damage", "stop"]), &["1 places in", "--on-damage skip"]);
+    let broker = Broker::start(folder.path(), "1");
+    for part in says {
+        assert!(broker.log.contains(part), "{:?} does not say {part:?}", broker.log);
+    }
+    assert_eq!(bodies(&broker, "orders"), ["body-0", "body-2", "body-3"]);
+}
+
+#[test]
+fn records_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path(), "2");
+    send(&broker, "orders", ["one".to_owned(), "two".to_owned()]);
+    send(&broker, "other", ["three".to_owned()]);
+    broker.run(&["receive", "orders"]);
+    broker.end(Signal::TERM);
+    let (code, text, error) = journal(&["dump"], folder.path());
+    assert_eq!(code, Some(0), "{error}");
+    for part in
+        [": started: boot 1", ": message: queue orders", ": message: queue other", ": stopped: time us"]
+    {
+        assert!(text.contains(part), "{text} does not say {part:?}");
+    }
+    let (_, text, _) = journal(&["dump", "--queue", "orders", "--json"], folder.path());
+    let records: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| records.iter().filter(|record| record["record"] == kind).count();
+    assert_eq!((of("queue"), of("message"), of("removed")), (1, 2, 1), "{text}");
+    assert!(records.iter().all(|record| record["queue"] == "orders"), "{text}");
+    let (code, _, error) = journal(&["dump", "--queue", "nothing"], folder.path());
+    assert!(code == Some(1) && error.contains("nothing in"), "{error}");
+}
