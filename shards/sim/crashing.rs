@@ -11,7 +11,7 @@ use corelane_shard::DestinationRule;
 use corelane_wire::amqp10::{DeliveryState, Encode, Header, Modified, Outcome, Sections, Value, write_data};
 
 use crate::client::{ReceiverOptions, SenderOptions};
-use crate::disk::DiskSetup;
+use crate::disk::{Disk, DiskSetup};
 use crate::promises::{Contents, Copy, Fate, Node, Promises, Sent, Settled, Transaction};
 use crate::random::Random;
 use crate::restart::Restart;
@@ -135,7 +135,7 @@ impl Crashing {
         let disk = DiskSetup {
             segment_bytes: 4096 * (4 + random.below(13) as u32),
             batch_bytes_max: 4096 * (1 + random.below(3) as u32),
-            segments_idle_max: random.below(3) as u32,
+            segments_idle_max: 2 + random.below(2) as u32,
             files_max: if random.one_in(4) { 5 + random.below(4) } else { usize::MAX },
             latency_us_max,
         };
@@ -535,6 +535,11 @@ impl Crashing {
                 coordinator
             }
         };
+        // A discharge may overtake what waits for credit.
+        let client = &self.world.clients[self.peers[peer].client];
+        if self.peers[peer].waiting.iter().any(|(token, _)| client.is_waiting(*token)) {
+            return;
+        }
         let asks = self.peers[peer].waiting.iter().any(|(_, asked)| matches!(asked, Asked::Declare));
         let client = &mut self.world.clients[self.peers[peer].client];
         match self.peers[peer].transaction.take() {
@@ -580,7 +585,7 @@ impl Crashing {
 impl Crashing {
     fn stop_somehow(&mut self) {
         let stops = self.options.crash_at.is_none() && self.random.one_in(5) && self.is_sound();
-        if stops && self.stop() {
+        if stops && self.stop() && self.is_sound() {
             self.report.stops += 1;
             self.start_again(true);
             return;
@@ -612,13 +617,14 @@ impl Crashing {
         }
         self.report.faults +=
             self.world.disks.iter().filter(|disk| disk.is_failed() || disk.is_full()).count() as u64;
+        let full = self.world.disks.iter().any(Disk::is_full);
         self.world.crash();
-        self.promises.all_lost();
+        self.promises.all_lost(full);
         if self.random.one_in(3) {
             self.pass();
         }
         let mut restart = self.world.begin_restart();
-        assert!(!was_stopped || restart.clean, "it has stopped in order");
+        assert!(!was_stopped || restart.clean, "it has stopped in order: {restart:?}");
         while self.random.one_in(3) {
             // It crashes again before it is ready, or a little later.
             for _ in 0..self.random.below(60) {

@@ -110,6 +110,7 @@ impl Promises {
     pub(crate) fn deliver(&mut self, now: u64, (message, node): (usize, usize), first: bool, failed: u32) {
         self.deliveries += 1;
         let what = format!("{message} of {}", self.nodes[node].name);
+
         assert!(!self.is_unseen(message), "{what} is delivered before it is committed");
         let sent = &self.messages[message];
         assert!(!sent.is_past || sent.durable, "{what} is delivered after a crash and was transient");
@@ -122,7 +123,7 @@ impl Promises {
         }
         let copy = self.copies.entry((message, node)).or_default();
         let is_back = std::mem::take(&mut copy.is_unheard) || copy.settled == Settled::Rejected;
-        assert!(is_back || copy.settled == Settled::No, "{what} is delivered and settled: {copy:?}, {:?}", if let Settled::In(t) = copy.settled { Some(&self.transactions[t]) } else { None });
+        assert!(is_back || copy.settled == Settled::No, "{what} is delivered and settled: {copy:?}");
         assert!(!copy.is_held, "{what} is delivered twice");
         assert!(!first || copy.delivered == 0, "{what} is delivered again and does not say so");
         assert!(
@@ -131,6 +132,7 @@ impl Promises {
             copy.failed_for_good
         );
         copy.settled = Settled::No;
+        copy.failed = failed;
         copy.is_held = true;
         copy.delivered += 1;
     }
@@ -179,15 +181,18 @@ impl Promises {
         }
         if committed {
             for post in self.transactions[transaction].posts.clone() {
-                self.messages[post].answer = Some(true);
+                self.messages[post].answer.get_or_insert(true);
             }
         }
     }
 
-    /// Everyone has gone, as the broker has.
-    pub(crate) fn all_lost(&mut self) {
+    /// Everyone has gone, as the broker has. `full`: on a disk without room that it had started may not have been written.
+    pub(crate) fn all_lost(&mut self, full: bool) {
         for copy in self.copies.values_mut() {
             (copy.is_held, copy.is_unheard) = (false, false);
+            if full {
+                copy.delivered = 0;
+            }
         }
         for message in &mut self.messages {
             message.is_past = true;
@@ -333,6 +338,13 @@ impl Promises {
     /// What was not promised and is not there is lost, which is as if it had never been sent.
     fn forget_lost(&mut self, there: &BTreeSet<(usize, usize)>) {
         for (key, copy) in &mut self.copies {
+            // A dead letter that is where it died comes anew.
+            if !there.contains(key)
+                && !self.messages[key.0].to.contains(&key.1)
+                && copy.settled != Settled::ForGood
+            {
+                *copy = Copy::default();
+            }
             // Settled, and that was not synced: it is there again, and may be settled again.
             if there.contains(key)
                 && matches!(copy.settled, Settled::Accepted | Settled::Rejected | Settled::In(_))

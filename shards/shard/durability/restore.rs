@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use corelane_engine::{Origin, Place, Publication, QueueId, Restored};
 use corelane_journal::{
-    self as journal, LastReturn, LiveMessage, Position, Record, Recovered, Removal, TransactionName,
+    self as journal, LastReturn, LiveMessage, Position, Record, Recovered, Removal, Ticket, TransactionName,
 };
 use corelane_wire::amqp10::Map;
 use hashbrown::HashMap;
@@ -410,8 +410,13 @@ impl Shard {
         }
     }
 
-    /// Whether everything that was there is there again.
+    /// Whether everything that was there is there again, and the start is written: from then on the last stop does not count as one in
+    /// order any more, and who gets a message is noted. A disk without room for that keeps nobody waiting.
     pub(crate) fn is_restored(&self) -> bool {
-        self.durability.as_ref().is_none_or(|durability| durability.unbound.is_empty())
+        self.durability.as_ref().is_none_or(|durability| {
+            let is_written = durability.journal.completed() > Ticket(0);
+            let never = durability.refused.is_some() || durability.journal.is_failed();
+            durability.unbound.is_empty() && (is_written || never)
+        })
     }
 }

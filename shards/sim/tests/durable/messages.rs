@@ -176,6 +176,63 @@ fn after_a_stop_in_order_only_what_was_delivered_is_redelivered() {
 }
 
 #[test]
+fn after_a_crash_a_later_stop_in_order_makes_nobody_forget() {
+    let mut stage = Stage::new(1, 1);
+    stage.send("q", &["delivered"]);
+    let receiver = stage.receiver("q");
+    assert_eq!(stage.receive(receiver, 1).len(), 1);
+    stage.crash();
+    stage.send("q", &["not delivered"]);
+    for _ in 0..2 {
+        assert!(stage.stop().clean);
+    }
+    let received = stage.take("q");
+    let first: Vec<bool> = received.iter().map(|received| received.first_acquirer).collect();
+    assert_eq!(first, [false, true]);
+}
+
+#[test]
+fn nobody_gets_anything_before_the_start_is_written() {
+    let mut stage = Stage::new(2, 1);
+    stage.send(&name_at(1, 2), &["m"]);
+    stage.world.stop();
+    stage.world.crash();
+    stage.world.begin_restart();
+    stage.world.disks[1].held = true;
+    stage.world.run();
+    assert!(!stage.world.is_ready());
+    stage.world.disks[1].held = false;
+    stage.world.run();
+    assert!(stage.world.is_ready());
+}
+
+#[test]
+fn after_a_stop_in_order_what_was_cleaned_and_settled_meanwhile_counts() {
+    for seed in 0..10 {
+        let mut stage = Stage::new(2, seed);
+        let queues = [name_at(0, 2), name_at(1, 2)];
+        for queue in &queues {
+            let body = "b".repeat(700);
+            stage.send(queue, &vec![body.as_str(); 300]);
+            let receiver = stage.receiver(queue);
+            let received = stage.receive(receiver, 290);
+            let client = stage.client;
+            for received in &received[..280] {
+                stage.world.clients[client].settle(receiver, received.delivery_id, &DeliveryState::Accepted);
+            }
+            stage.world.run();
+        }
+        let restart = stage.stop();
+        assert!(restart.clean);
+        for queue in &queues {
+            let received = stage.take(queue);
+            let first: Vec<bool> = received.iter().map(|received| received.first_acquirer).collect();
+            assert_eq!(first, [[false; 10], [true; 10]].concat(), "seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn what_was_given_back_has_its_counts_and_annotations() {
     for is_clean in [false, true] {
         let mut stage = Stage::new(1, 1);
