@@ -25,6 +25,7 @@ mod simulation;
 mod subscribing;
 mod tables;
 mod transacting;
+mod vanishing;
 mod workload;
 mod world;
 
