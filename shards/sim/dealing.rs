@@ -294,7 +294,8 @@ impl Oracle {
         consumer.acquired.remove(&delivery_id);
         let queue = &self.queues[consumer.queue];
         // A subscription's consumer may lose its place to another.
-        let may_fail = consumer.is_loose || queue.has_deadline || queue.goes || queue.subscription().is_some();
+        let may_fail =
+            consumer.is_loose || queue.has_deadline || queue.goes || queue.subscription().is_some();
         self.retired((index, number), outcome, transaction);
         self.transactions[transaction].may_fail |= may_fail;
     }

@@ -251,8 +251,9 @@ impl Oracle {
             return;
         }
         let is_gone = self.came_too_late(number, outcome);
-        let posted =
-            self.messages[number].posted_in.map(|transaction| self.post_answered(transaction, outcome, is_gone));
+        let posted = self.messages[number]
+            .posted_in
+            .map(|transaction| self.post_answered(transaction, outcome, is_gone));
         let queue = &self.queues[self.messages[number].sent.queue];
         let message = &mut self.messages[number];
         assert_eq!(message.answer, Answer::Waiting, "message {number} is answered once");
@@ -535,7 +536,8 @@ impl Oracle {
     /// Deliveries of a queue that its consumers hold; none where some may have been given up.
     pub(crate) fn held_of(&self, queue: usize) -> Option<usize> {
         let of_queue = || self.consumers.iter().filter(|consumer| consumer.queue == queue);
-        let is_sure = !self.queues[queue].has_deadline && !of_queue().any(|consumer| consumer.is_attached && consumer.is_loose);
+        let is_sure = !self.queues[queue].has_deadline
+            && !of_queue().any(|consumer| consumer.is_attached && consumer.is_loose);
         is_sure.then(|| of_queue().map(|consumer| consumer.held.len()).sum())
     }
 
