@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use corelane_engine::{EnqueueRefusal, Origin, Overflow, Publication, QueueId};
+use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::limits::SPARE_BUFFER_SIZE_MAX;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, Payload};
 use corelane_wire::amqp10::{DeliveryState, Error, Outcome};
@@ -112,7 +113,7 @@ impl Shard {
                 let mark = self.said();
                 let outcome = self.store(now, at.queue, arrival);
                 if let Some(key) = transaction {
-                    self.note_work(now, slot, key.number, at.shard);
+                    self.note_work(now, slot, key.number, at.shard, false);
                     self.work_arrived(now, key);
                 }
                 self.count_message(slot, delivery.transaction.filter(|_| outcome == PublishOutcome::Stored));
@@ -196,7 +197,7 @@ impl Shard {
 
     pub(crate) fn hand_off(&mut self, now: u64, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
         if let Some(key) = message.transaction {
-            self.note_work(now, slot, key.number, to);
+            self.note_work(now, slot, key.number, to, true);
             // A copy for each shard of a topic's is counted as one message, by `fan_out`.
             let is_copy = matches!(message.target, HandoffTarget::Queues { .. });
             self.count_message(slot, (!is_copy).then_some(key.number));
@@ -204,7 +205,12 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.unanswered += 1;
         self.counters.handoffs += 1;
-        self.peers.hand_off(&mut self.effects, to, message);
+        if to == self.index {
+            self.peers.note_handed_off(to, message.message.memory());
+            self.turn.hand_off(to, message);
+        } else {
+            self.peers.hand_off(&mut self.effects, to, message);
+        }
         if !self.peers.has_room(to) && connection.hold.is_none() {
             connection.hold = Some(Hold::Lane { to });
             self.peers.hold(to, slot);
@@ -367,7 +373,16 @@ impl Shard {
         if !rest.is_empty() {
             self.turn.put_back(from, Handoff { messages: rest, answers: Vec::new() });
         }
-        self.post_kept(mark, from, Mail::Stored(handoff));
+        self.answer_handoff_kept(mark, from, handoff);
+    }
+
+    /// What became of messages goes back to the shard that handed them off, which may be this one.
+    pub(crate) fn answer_handoff(&mut self, to: usize, handoff: Handoff) {
+        if to == self.index {
+            self.turn.note_stored(handoff);
+        } else {
+            self.post(to, Lane::Control, Mail::Stored(handoff));
+        }
     }
 
     /// Puts a message into the queue of this name, made if it does not exist.
