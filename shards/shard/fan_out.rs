@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use corelane_engine::{Origin, QueueId};
+use corelane_journal::Ticket;
 use corelane_protocol::amqp10::LinkId;
 
 use crate::Shard;
@@ -206,17 +207,29 @@ impl Shard {
         if let (Some(routed), Some(message)) = (here, message) {
             let mark = self.said();
             let outcome = self.fan_out_here(now, slot, link, delivery, routed, message);
-            let kept = self.said_since(mark).filter(|_| outcome == PublishOutcome::Stored);
-            let Some(connection) = self.connections.get_mut(slot) else { return };
-            let Some(producer) = connection.producer_mut(link.link) else { return };
-            let Some(fan_out) = producer.fan_outs.0.back_mut() else { return };
-            fan_out.outcome = fan_out.outcome.and(outcome);
-            if let Some(ticket) = kept {
-                // This shard is one more that has yet to answer.
-                fan_out.unanswered += 1;
-                connection.unanswered += 1;
-                self.promise_stored(ticket, link, delivery_id, settled);
-            }
+            self.note_part(slot, link, delivery, outcome, mark);
+        }
+    }
+
+    /// This shard's part of a message for several is stored, or refused.
+    fn note_part(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkRef,
+        delivery: Delivery,
+        outcome: PublishOutcome,
+        mark: Ticket,
+    ) {
+        let kept = self.said_since(mark).filter(|_| outcome == PublishOutcome::Stored);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(producer) = connection.producer_mut(link.link) else { return };
+        let Some(fan_out) = producer.fan_outs.0.back_mut() else { return };
+        fan_out.outcome = fan_out.outcome.and(outcome);
+        if let Some(ticket) = kept {
+            // It is one more that has yet to answer.
+            fan_out.unanswered += 1;
+            connection.unanswered += 1;
+            self.promise_stored(ticket, link, delivery.delivery_id, delivery.settled);
         }
     }
 

@@ -104,9 +104,9 @@ impl Shard {
             Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
         };
         let transaction = delivery.transaction.map(|number| TransactionKey { connection: id, number });
+        let link_ref = LinkRef { connection: id, link, attachment };
         let (to, target) = match destination {
             Destination::Queue(at) if at.shard == self.index => {
-                let link_ref = LinkRef { connection: id, link, attachment };
                 let producer = Some(ProducerAt { shard: self.index, link: link_ref });
                 let origin = Origin(id.0);
                 let arrival = Arrival { message, origin, user, producer, transaction, expiration_us: None };
@@ -125,8 +125,7 @@ impl Shard {
                 return;
             }
             Destination::Topic(routes) => {
-                let link = LinkRef { connection: id, link, attachment };
-                self.fan_out(now, slot, link, delivery, &routes, message);
+                self.fan_out(now, slot, link_ref, delivery, &routes, message);
                 return;
             }
             Destination::Nowhere(outcome) => {
@@ -137,7 +136,6 @@ impl Shard {
             Destination::Queue(at) => (at.shard, HandoffTarget::Queue(at.queue)),
             Destination::Named(shard, name) => (shard, HandoffTarget::Name(name)),
         };
-        let link_ref = LinkRef { connection: id, link, attachment };
         let handoff =
             HandoffMessage { link: link_ref, delivery_id, settled, target, user, transaction, message };
         if let Some(producer) = self.connections.get_mut(slot).and_then(|it| it.producer_mut(link)) {
@@ -290,45 +288,33 @@ impl Shard {
             None => message.expires_at(now),
         };
         let held_until = message.schedule(now);
-        let pending = transaction.is_some() || keeping == Keeping::BeforeDelivery;
         if last_value.is_some() {
             self.note_replaced();
         }
-        let publication = Publication {
-            priority,
-            expires_at,
-            held_until,
-            origin,
-            last_value,
-            pending,
-            ..Publication::new(message)
-        };
-        match self.engine.enqueue(now, queue, publication) {
-            Ok(place) => {
-                self.statistics.note_in(queue, size);
-                if let Some(key) = transaction {
-                    let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
-                    self.note_posted(key, queue, place, may_go);
-                } else if keeping != Keeping::Not {
-                    self.keep_message(queue, place, keeping);
-                }
-                if makes_wait
-                    && let Some(producer) = producer
-                    && self.engine.is_full(queue)
-                {
-                    self.make_wait(queue, producer);
-                }
-                PublishOutcome::Stored
-            }
+        let pending = transaction.is_some() || keeping == Keeping::BeforeDelivery;
+        let publication =
+            Publication { message, priority, expires_at, held_until, origin, pending, last_value };
+        let place = match self.engine.enqueue(now, queue, publication) {
+            Ok(place) => place,
             Err((message, refusal)) => {
                 self.forget(message);
-                match refusal {
-                    EnqueueRefusal::QueueGone => PublishOutcome::NoQueue,
-                    EnqueueRefusal::MessagesFull | EnqueueRefusal::BytesFull => PublishOutcome::Full,
-                    EnqueueRefusal::ShardFull => PublishOutcome::NoRoom,
-                }
+                return refusal.into();
             }
+        };
+        self.statistics.note_in(queue, size);
+        if let Some(key) = transaction {
+            let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
+            self.note_posted(key, queue, place, may_go);
+        } else if keeping != Keeping::Not {
+            self.keep_message(queue, place, keeping);
         }
+        if makes_wait
+            && let Some(producer) = producer
+            && self.engine.is_full(queue)
+        {
+            self.make_wait(queue, producer);
+        }
+        PublishOutcome::Stored
     }
 
     /// Messages from another shard arrive at their queues' home.
@@ -507,6 +493,16 @@ impl Shard {
         }
         renew_credit(connection, link);
         self.touch(slot);
+    }
+}
+
+impl From<EnqueueRefusal> for PublishOutcome {
+    fn from(refusal: EnqueueRefusal) -> Self {
+        match refusal {
+            EnqueueRefusal::QueueGone => PublishOutcome::NoQueue,
+            EnqueueRefusal::MessagesFull | EnqueueRefusal::BytesFull => PublishOutcome::Full,
+            EnqueueRefusal::ShardFull => PublishOutcome::NoRoom,
+        }
     }
 }
 

@@ -47,7 +47,7 @@ impl TurnLine {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.line.is_empty() && self.stored.is_empty()
     }
 
     /// Whether those whose turn it is have done what they may.
