@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use corelane_engine::{Engine, Limits, QueueId};
+use corelane_engine::{Engine, EntryView, Limits, Place, QueueId};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId};
 
@@ -311,6 +311,19 @@ impl Shard {
     /// The queue of this name, if this shard is its home and it exists.
     pub fn queue(&self, name: &str) -> Option<QueueId> {
         self.queues.find(name)
+    }
+
+    /// The queues whose home is this shard, with their names.
+    pub fn queues(&self) -> impl Iterator<Item = (&str, QueueId)> {
+        (0..self.queues.index_end()).filter_map(|index| {
+            let (queue, node) = self.queues.at(index)?;
+            Some((node.name.as_ref(), queue))
+        })
+    }
+
+    /// What is in a queue, in order.
+    pub fn messages(&self, queue: QueueId) -> impl Iterator<Item = (&Message, EntryView)> {
+        self.engine.entries(queue, Place(0)).map(|(_, message, view)| (message, view))
     }
 
     /// Queues whose home is this shard.

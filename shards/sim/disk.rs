@@ -57,6 +57,7 @@ pub struct Disk {
     preparing: Option<(u64, u32)>,
     reading: Option<(u64, u32, u64)>,
     failed: bool,
+    refused: bool,
     /// It answers nothing until it is let go.
     pub held: bool,
     /// The next write fails.
@@ -120,6 +121,7 @@ impl Disk {
             preparing: None,
             reading: None,
             failed: false,
+            refused: false,
             held: false,
             fails_next: false,
             unreadable: false,
@@ -177,12 +179,14 @@ impl Disk {
         })
     }
 
-    /// When it will have done something that it was asked for.
-    pub(crate) fn next_at(&self) -> Option<u64> {
-        let writing = self.writing.as_ref().map(|(at, _)| *at);
-        let preparing = self.preparing.as_ref().map(|(at, _)| *at);
-        let reading = self.reading.as_ref().map(|(at, ..)| *at);
-        writing.into_iter().chain(preparing).chain(reading).min().filter(|_| !self.held)
+    /// A write has failed.
+    pub fn is_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The last file that was asked for could not be made.
+    pub fn is_full(&self) -> bool {
+        self.refused
     }
 
     /// Whether a write is on its way.
@@ -202,6 +206,7 @@ impl Disk {
         }
         self.reading = None;
         self.failed = false;
+        self.refused = false;
         self.held = false;
         self.fails_next = false;
         // What is on the disk now is all that there will be of it.
@@ -310,8 +315,10 @@ impl Disk {
         let recycled = self.spare.pop();
         if self.full || (recycled.is_none() && self.files.len() >= self.setup.files_max) {
             self.spare.extend(recycled);
+            self.refused = true;
             return Answer::Refused(number);
         }
+        self.refused = false;
         let bytes = recycled.unwrap_or_else(|| vec![0; self.setup.segment_bytes as usize]);
         self.files.insert(number, File { bytes, ..File::default() });
         Answer::Prepared(number, self.random.number())

@@ -12,6 +12,7 @@
 
 mod checkers;
 mod client;
+mod crashing;
 mod dealing;
 mod disk;
 mod faults;
@@ -20,6 +21,7 @@ mod operating;
 mod operator;
 mod oracle;
 mod plan;
+mod promises;
 mod random;
 mod rest;
 mod restart;
@@ -32,6 +34,7 @@ mod workload;
 mod world;
 
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
+pub use crashing::{CrashOptions, CrashReport, Crashing, crash_progress};
 pub use disk::{Disk, DiskSetup};
 pub use hot_path::{Crowd, HotPath};
 pub use operator::{Answer, Item, Operator, request};

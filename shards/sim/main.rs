@@ -8,11 +8,12 @@
     reason = "how long a run took is for whoever waits for it"
 )]
 
+use std::ops::Range;
 use std::process::Command;
 use std::time::Instant;
 
 use clap::Parser;
-use corelane_sim::{Options, Simulation, progress};
+use corelane_sim::{CrashOptions, CrashReport, Crashing, Options, Simulation, crash_progress, progress};
 
 /// Simulates clients, shards, network and time from a seed, and checks everything.
 #[derive(Debug, Parser)]
@@ -36,6 +37,15 @@ struct Arguments {
     /// No new seed is begun after so many seconds.
     #[arg(long, value_name = "SECONDS")]
     budget: Option<u64>,
+    /// Durable queues on disks that the seed makes bad, and a machine that stops again and again.
+    #[arg(long)]
+    crashes: bool,
+    /// With --crashes: one run for each of so many first events, which crashes there once, instead of as the seed says.
+    #[arg(long, value_name = "EVENTS", requires = "crashes")]
+    crash_at_each: Option<u64>,
+    /// With --crashes: the one crash is at this event.
+    #[arg(long, value_name = "EVENT", requires = "crashes")]
+    crash_at: Option<u64>,
     /// One line for each seed.
     #[arg(long, short)]
     verbose: bool,
@@ -53,6 +63,9 @@ fn main() {
     tell_failures(&arguments);
     let started = Instant::now();
     let (first, end) = arguments.seeds.unwrap_or((arguments.seed, arguments.seed + 1));
+    if arguments.crashes {
+        return crashes(&arguments, first..end, started);
+    }
     let (mut seeds, mut events, mut messages, mut deliveries, mut trace) = (0, 0, 0, 0, 0u64);
     for seed in first..end {
         if arguments.budget.is_some_and(|budget| started.elapsed().as_secs() >= budget) {
@@ -77,6 +90,32 @@ fn main() {
     );
 }
 
+fn crashes(arguments: &Arguments, seeds: Range<u64>, started: Instant) {
+    let mut all = CrashReport::default();
+    let (mut count, mut runs) = (0, 0);
+    for seed in seeds {
+        if arguments.budget.is_some_and(|budget| started.elapsed().as_secs() >= budget) {
+            break;
+        }
+        let moments = match arguments.crash_at_each {
+            Some(events) => (0..events).map(Some).collect(),
+            None => vec![arguments.crash_at],
+        };
+        for crash_at in moments {
+            let options = CrashOptions { seed, events: arguments.events, shards: arguments.shards, crash_at };
+            let report = Crashing::new(options).run();
+            if arguments.verbose {
+                println!("seed {seed}: {report:?}");
+            }
+            all.add(&report);
+            runs += 1;
+        }
+        count += 1;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    println!("{count} seeds, {runs} runs, {seconds:.1} s: {all:?}");
+}
+
 /// A failure says where it happened and how to see it again.
 fn tell_failures(arguments: &Arguments) {
     let (events, shards) = (arguments.events, arguments.shards);
@@ -87,6 +126,13 @@ fn tell_failures(arguments: &Arguments) {
         let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
         let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
         let shards = shards.map_or(String::new(), |shards| format!(" --shards {shards}"));
+        let (crash_seed, crash_event, crashes) = crash_progress();
+        if crash_event > 0 {
+            eprintln!(
+                "seed {crash_seed} failed at event {crash_event}, after {crashes} crashes, of {events} events{shards}"
+            );
+            return;
+        }
         eprintln!("seed {seed} failed at event {event}, commit {}", commit.unwrap_or_default());
         eprintln!("again: cargo run --release -p corelane-sim -- --seed {seed} --events {events}{shards}");
     }));

@@ -62,11 +62,18 @@ impl World {
 
     /// The broker stops in order.
     pub fn stop(&mut self) {
-        for shard in 0..self.shards.len() {
-            self.apply(shard, Event::Stop);
-        }
+        self.begin_stop();
         self.run();
-        assert!(self.stopped.iter().all(|stopped| *stopped), "every shard stops");
+        assert!(self.has_stopped(), "every shard stops");
+    }
+
+    /// The broker is told to stop.
+    pub(crate) fn begin_stop(&mut self) {
+        (0..self.shards.len()).for_each(|shard| self.apply(shard, Event::Stop));
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped.iter().all(|stopped| *stopped)
     }
 
     pub fn is_ready(&self) -> bool {

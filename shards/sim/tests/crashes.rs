@@ -1,0 +1,35 @@
+//! Does the broker keep its promises whenever it crashes? A few seeds; `corelane-sim --crashes` runs as many as one likes.
+
+use corelane_sim::{CrashOptions, CrashReport, Crashing};
+
+fn run(seed: u64, events: u64, crash_at: Option<u64>) -> CrashReport {
+    Crashing::new(CrashOptions { seed, events, shards: None, crash_at }).run()
+}
+
+#[test]
+fn what_was_promised_is_there_after_crashes_at_any_moment() {
+    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(30);
+    let (mut crashes, mut kept) = (0, 0);
+    for seed in 0..seeds {
+        let report = run(seed, 3_000, None);
+        crashes += report.crashes;
+        kept += report.kept;
+    }
+    assert!(crashes > 2 * seeds && kept > 20 * seeds, "{crashes} crashes, {kept} messages were kept");
+}
+
+#[test]
+fn what_was_promised_is_there_after_a_crash_at_every_event() {
+    for seed in 1000..1002 {
+        for crash_at in 0..300 {
+            run(seed, 300, Some(crash_at));
+        }
+    }
+}
+
+#[test]
+fn a_seed_is_the_same_run_every_time() {
+    for seed in 2000..2003 {
+        assert_eq!(run(seed, 1_500, None), run(seed, 1_500, None));
+    }
+}
