@@ -311,6 +311,7 @@ impl Journal {
             boot: self.config.boot,
             sequence_end: self.sequence_end,
             uid_end: self.uid_end,
+            certain_from: self.certain_from,
             segments: self.segments.iter().filter(|(number, _)| *number != current).map(end).collect(),
         }
     }

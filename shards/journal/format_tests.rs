@@ -107,7 +107,7 @@ fn every_record_is_read_as_it_was_written() {
     let stopped = Stopped { time: 1 };
     check(&stopped, b"", &Record::Stopped(stopped.clone()));
     let segments = vec![SegmentEnd { segment: 1, batch_end: 2 }];
-    let manifest = Manifest { boot: 1, sequence_end: 2, uid_end: 3, segments };
+    let manifest = Manifest { boot: 1, sequence_end: 2, uid_end: 3, certain_from: 4, segments };
     check(&manifest, b"", &Record::Manifest(manifest.clone()));
 }
 

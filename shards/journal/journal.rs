@@ -39,6 +39,7 @@ pub struct Journal {
     freed: Vec<u32>,
     pub(crate) sequence_end: u64,
     pub(crate) uid_end: u64,
+    pub(crate) certain_from: u32,
     pub(crate) buffer: Buffer,
     pub(crate) account: Account,
 }
@@ -72,6 +73,7 @@ pub(crate) struct Continuation {
     pub(crate) next_batch: u64,
     pub(crate) sequence_end: u64,
     pub(crate) uid_end: u64,
+    pub(crate) certain_from: u32,
 }
 
 impl Journal {
@@ -80,12 +82,20 @@ impl Journal {
         let segments = Segments::default();
         Self::continued(
             config,
-            Continuation { segments, next_segment: 1, next_batch: 1, sequence_end: 0, uid_end: 0 },
+            Continuation {
+                segments,
+                next_segment: 1,
+                next_batch: 1,
+                sequence_end: 0,
+                uid_end: 0,
+                certain_from: 0,
+            },
         )
     }
 
     pub(crate) fn continued(config: Config, continuation: Continuation) -> Self {
-        let Continuation { segments, next_segment, next_batch, sequence_end, uid_end } = continuation;
+        let Continuation { segments, next_segment, next_batch, sequence_end, uid_end, certain_from } =
+            continuation;
         let whole_blocks = (config.segment_bytes as usize).is_multiple_of(BLOCK);
         assert!(whole_blocks && config.segment_bytes as usize >= 4 * BLOCK, "segments have whole blocks");
         Journal {
@@ -101,6 +111,7 @@ impl Journal {
             freed: Vec::new(),
             sequence_end,
             uid_end,
+            certain_from,
             buffer: Buffer::default(),
             account: Account::default(),
         }

@@ -190,6 +190,8 @@ pub struct Manifest {
     pub sequence_end: u64,
     /// Higher than every uid that was ever used.
     pub uid_end: u64,
+    /// The first segment that was written after the last stop that was not in order.
+    pub certain_from: u32,
     pub segments: Vec<SegmentEnd>,
 }
 

@@ -70,6 +70,7 @@ pub struct Recovery {
     boot: u32,
     sequence_end: u64,
     uid_end: u64,
+    certain_from: u32,
     last: Option<Position>,
     stopped: Option<Position>,
 }
@@ -94,12 +95,19 @@ pub struct Recovered {
     pub uid_end: u64,
     /// The broker stopped in order, and nothing is missing.
     pub clean: bool,
+    /// Of what was said in older segments nobody knows who has had it since.
+    certain_from: u32,
     pub end: End,
     /// Goes on from here, in a new segment.
     pub journal: Journal,
 }
 
 impl Recovered {
+    /// Whether the counts of a message, or of its last return, are exact: the broker has always stopped in order since that was written.
+    pub fn is_certain(&self, written: Position) -> bool {
+        written.segment >= self.certain_from
+    }
+
     /// The open transaction that a message belongs to.
     pub fn transaction_of(&self, message: &LiveMessage) -> Option<TransactionName> {
         let name = self.transaction_names.get(message.transaction.checked_sub(1)? as usize)?;
@@ -147,7 +155,8 @@ impl Recovery {
             }
             Record::Started(started) => self.boot = self.boot.max(started.boot),
             Record::Stopped(_) => self.stopped = self.stopped.max(Some(position)),
-            Record::Manifest(Manifest { boot, sequence_end, uid_end, .. }) => {
+            Record::Manifest(Manifest { boot, sequence_end, uid_end, certain_from, segments: _ }) => {
+                self.certain_from = self.certain_from.max(certain_from);
                 self.boot = self.boot.max(boot);
                 self.sequence_end = self.sequence_end.max(sequence_end);
                 self.uid_end = self.uid_end.max(uid_end);
@@ -166,11 +175,13 @@ impl Recovery {
         let next_segment = newest_file.max(newest.map_or(0, |(header, _)| header.segment)) + 1;
         let next_batch = newest.map_or(1, |(_, batch_end)| batch_end);
         let (sequence_end, uid_end) = (self.sequence_end, self.uid_end);
-        let continuation = Continuation { segments, next_segment, next_batch, sequence_end, uid_end };
         let is_known =
             |transaction: &Transaction| transaction.prepared.is_some() || transaction.decided.is_some();
         self.transactions.retain(|_, transaction| is_known(transaction));
         let clean = end.damage.is_empty() && end.torn.is_none() && self.stopped == self.last;
+        let certain_from = if clean { self.certain_from } else { next_segment };
+        let continuation =
+            Continuation { segments, next_segment, next_batch, sequence_end, uid_end, certain_from };
         Recovered {
             queues: self.queues.into_values().collect(),
             messages: self.messages,
@@ -181,6 +192,7 @@ impl Recovery {
             sequence_end,
             uid_end,
             clean,
+            certain_from,
             end,
             journal: Journal::continued(config, continuation),
         }

@@ -275,7 +275,8 @@ impl Shard {
             self.dissolve(message);
             return PublishOutcome::NoRoom;
         }
-        if keeping != Keeping::Not && self.takes_nothing() {
+        // What the broker has already, a dead letter, is not lost for want of room.
+        if keeping != Keeping::Not && producer.is_some() && self.takes_nothing() {
             self.forget(message);
             return PublishOutcome::NoDisk;
         }

@@ -270,9 +270,9 @@ impl Shard {
             self.ready_said = true;
             self.effects.push(Effect::Ready);
         }
-        if self.stopping && self.connections.is_empty() && !self.stopped {
-            self.stopped = true;
-            more_work |= self.stop_journal(now);
+        if self.stopping && self.connections.is_empty() {
+            let first = !std::mem::replace(&mut self.stopped, true);
+            more_work |= self.stop_journal(now, first);
         }
         more_work |= !self.turn.is_empty();
         Turn { more_work, next_deadline: self.next_deadline() }

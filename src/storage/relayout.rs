@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
             annotate(&mut message, self.annotations(back)?);
         }
         if let Some(back) = self.returned.get(&name)
-            && back.acquired_count > message.acquired_count
+            && back.acquired_count >= message.acquired_count
         {
             message.delivery_count = back.delivery_count;
             message.acquired_count = back.acquired_count;

@@ -81,16 +81,28 @@ impl Shard {
             return false;
         };
         let Durability {
-            journal, line, begun, placing, removals, leaving, decided, whole, taken, waits, ..
+            journal,
+            line,
+            begun,
+            placing,
+            removals,
+            leaving,
+            decided,
+            whole,
+            taken,
+            waits,
+            stopped,
+            ..
         } = &mut **durability;
         let is_short = journal.is_short();
-        if *waits {
+        if *waits || (stopped.is_some() && line.is_empty()) {
             return false;
         }
         let Some(mut batch) = journal.begin_batch() else { return false };
         let mut sources = Sources { engine, queues, participations, leaving, decided };
         let mut open = false;
         let mut cleaned = None;
+        let mut last = None;
         let mut count = 0;
         while let Some(said) = line.pop_front() {
             count += 1;
@@ -99,6 +111,7 @@ impl Shard {
                 Said::End => open = false,
                 Said::Removed(removal) => removals.push(*removal),
                 Said::Cleaned { segment } => cleaned = Some(*segment),
+                Said::Stopped { time } => last = Some(Stopped { time: *time }),
                 said => sources.encode(said, &mut batch, placing),
             }
             if is_short {
@@ -111,6 +124,7 @@ impl Shard {
         sources.letters(&mut batch, placing);
         batch.remove(removals);
         removals.clear();
+        last.iter().for_each(|stopped| batch.stopped(stopped));
         if !batch.has_room() {
             // As if nothing had been begun: there may be less to say when there is room again, or when it is tried again.
             taken.drain(..).rev().for_each(|said| line.push_front(said));
@@ -176,9 +190,8 @@ impl Sources<'_> {
             }
             Said::Forgotten(position) => placing.forgotten.push(position),
             Said::Started { time, shards, boot } => batch.started(&Started { boot, shards, time }),
-            Said::Stopped { time } => batch.stopped(&Stopped { time }),
             Said::Carried(ref record) => batch.carry(record),
-            Said::Begin | Said::End | Said::Removed(_) | Said::Cleaned { .. } => {
+            Said::Begin | Said::End | Said::Removed(_) | Said::Stopped { .. } | Said::Cleaned { .. } => {
                 unreachable!("they need no source")
             }
         }

@@ -29,7 +29,11 @@ impl Shard {
     pub(super) fn clean_journal(&mut self) {
         let Shard { durability: Some(durability), effects, .. } = self else { return };
         // What is left of the last segment is for what is gone.
-        if durability.restoring.is_some() || durability.journal.is_failed() || durability.journal.is_short() {
+        if durability.restoring.is_some()
+            || durability.journal.is_failed()
+            || durability.journal.is_short()
+            || durability.stopped.is_some()
+        {
             return;
         }
         if durability.cleaning.is_none() {

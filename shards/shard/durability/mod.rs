@@ -79,6 +79,8 @@ pub(crate) struct Durability {
     whole: bool,
     /// What was to be written did not fit into what is left of the last segment: it is tried again when one was made or refused.
     waits: bool,
+    /// What was said last is that the shard has stopped. Nothing more is written then but what comes from other shards.
+    stopped: Option<Ticket>,
     /// Kept for their memory.
     placing: Placing,
     removals: Vec<Removal>,
@@ -195,6 +197,7 @@ impl Durability {
             placing: Placing::default(),
             removals: Vec::new(),
             waits: false,
+            stopped: None,
             taken: Vec::new(),
         }
     }
@@ -367,6 +370,7 @@ impl Shard {
             self.effects.push(Effect::Warn { text });
         }
         durability.refused = Some(reason);
+        self.stop_unwritten();
     }
 
     /// When a segment is to be asked for again.
@@ -394,6 +398,7 @@ impl Shard {
                      and nothing is promised any more: mend the disk and start the broker again"
                 );
                 self.effects.push(Effect::Warn { text });
+                self.stop_unwritten();
             }
         }
     }

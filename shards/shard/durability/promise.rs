@@ -138,20 +138,34 @@ impl Shard {
         }
     }
 
-    /// Says that the shard has stopped, and that all counts are exact. True if that is still to be written.
-    pub(crate) fn stop_journal(&mut self, now: u64) -> bool {
-        let Some(durability) = &mut self.durability else {
-            self.effects.push(Effect::Stopped);
+    /// Says that the shard has stopped, and that all counts are exact; again, when other shards have had something to say meanwhile. True
+    /// if that is still to be written.
+    pub(crate) fn stop_journal(&mut self, now: u64, first: bool) -> bool {
+        let Some(durability) = self.durability.as_mut().filter(|durability| !durability.journal.is_failed())
+        else {
+            self.effects.extend(first.then_some(Effect::Stopped));
             return false;
         };
-        if durability.journal.is_failed() {
-            self.effects.push(Effect::Stopped);
+        if durability.stopped == Some(durability.journal.said()) {
             return false;
         }
         durability.say(Said::Stopped { time: now });
         let ticket = durability.journal.said();
-        durability.promise(ticket, Promise::Stopped);
+        durability.stopped = Some(ticket);
+        if first {
+            durability.promise(ticket, Promise::Stopped);
+        }
         true
+    }
+
+    /// What was said last cannot be written: the shard has stopped all the same, and its counts are not exact.
+    pub(super) fn stop_unwritten(&mut self) {
+        let Some(durability) = &mut self.durability else { return };
+        let is_stop = |(_, promise): &(Ticket, Promise)| matches!(promise, Promise::Stopped);
+        if let Some(at) = durability.promises.iter().position(is_stop) {
+            durability.promises.remove(at);
+            self.effects.push(Effect::Stopped);
+        }
     }
 
     /// Keeps the promises whose time has come. True if there were any.

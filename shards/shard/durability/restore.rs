@@ -60,8 +60,6 @@ pub(super) struct Restoring {
     /// By their index in `messages`: read, and not their turn yet.
     early: BTreeMap<usize, Loaded>,
     sequence_end: u64,
-    /// The counts are exact.
-    clean: bool,
     summary: RestoreSummary,
 }
 
@@ -87,9 +85,13 @@ impl Restoring {
     }
 
     fn return_of(&self, uid: u64, place: u64) -> Option<&LastReturn> {
-        let index = self.returned.binary_search_by_key(&(uid, place), |last| (last.uid, last.place)).ok()?;
-        self.returned.get(index)
+        return_of(&self.returned, uid, place)
     }
+}
+
+fn return_of(returned: &[LastReturn], uid: u64, place: u64) -> Option<&LastReturn> {
+    let index = returned.binary_search_by_key(&(uid, place), |last| (last.uid, last.place)).ok()?;
+    returned.get(index)
 }
 
 /// What becomes of the transactions that are open.
@@ -129,6 +131,11 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
             said.push(Said::Removed(Removal { uid, place, position }));
         } else {
             let mut message = *message;
+            let last_return = return_of(&recovered.returned, uid, place);
+            let written = last_return.map_or(position, |last| last.position.max(position));
+            // Who has had it, and what became of that, is known only if all was said.
+            let least = u32::from(!recovered.is_certain(written));
+            message.acquired_count = message.acquired_count.max(least);
             if let Some(back) = given_back.get(&(uid, place)) {
                 (message.delivery_count, message.acquired_count) = (back.delivery_count, back.acquired_count);
             }
@@ -155,8 +162,7 @@ impl Shard {
     /// [`Self::restore_record`] next, segment by segment, and then comes [`Self::end_restore`]; all before the first event.
     pub fn begin_restore(&mut self, now: u64, recovered: Recovered, decisions: &Decisions) {
         let Resolved { kept, given_back, said, mut summary } = resolve(&recovered, decisions);
-        let Recovered { queues, returned, transactions, clean, uid_end, sequence_end, journal, .. } =
-            recovered;
+        let Recovered { queues, returned, transactions, uid_end, sequence_end, journal, .. } = recovered;
         let lowest_uid =
             u64::from(journal.identity().layout) << UID_LAYOUT_SHIFT | (self.index as u64) << UID_SHARD_SHIFT;
         let boot = journal.boot();
@@ -196,7 +202,7 @@ impl Shard {
         }
         let early = BTreeMap::new();
         let restoring =
-            Restoring { messages: kept, returned, given_back, waiting, early, sequence_end, clean, summary };
+            Restoring { messages: kept, returned, given_back, waiting, early, sequence_end, summary };
         if let Some(durability) = &mut self.durability {
             durability.restoring = Some(Box::new(restoring));
         }
@@ -362,8 +368,6 @@ impl Shard {
             last_value,
             ..Publication::new(message)
         };
-        // Who has had it, and what became of that, is known only if all was said.
-        let acquired_count = acquired_count.max(u32::from(!restoring.clean));
         let restored = Restored { place: Place(place), publication, delivery_count, acquired_count };
         match self.engine.restore(now, queue, restored) {
             Ok(()) => {

@@ -3,7 +3,7 @@
 use corelane_sim::{DiskSetup, Setup};
 use corelane_wire::amqp10::DeliveryState;
 
-use crate::{Stage, bodies, name_at};
+use crate::{Stage, bodies, name_at, other_at, rule};
 
 fn setup(disk: DiskSetup) -> Setup {
     Setup { disk: Some(disk), ..Setup::durable(1, 1) }
@@ -90,6 +90,36 @@ fn a_full_disk_refuses_producers_lets_consumers_go_on_and_recovers() {
     assert_eq!(stage.outcome(token), "accepted");
     stage.crash();
     assert_eq!(stage.take_bodies("q"), ["there is room again"]);
+}
+
+#[test]
+fn what_dies_while_the_disk_is_full_is_not_lost() {
+    for is_remote in [false, true] {
+        let (source, dead) = (name_at(0, 2), if is_remote { name_at(1, 2) } else { other_at(0, 2) });
+        let rules = vec![rule(&source, |rule| rule.dead_letter = Some(dead.as_str().into()))];
+        let mut stage = Stage::with_rules(2, 1, rules);
+        stage.send(&source, &["1", "2"]);
+        let fillers = [stage.sender(&source), stage.sender(&dead)];
+        stage.world.disks.iter_mut().for_each(|disk| disk.full = true);
+        let body = "f".repeat(3000);
+        for filler in fillers {
+            for _ in 0..60 {
+                stage.post(filler, &body);
+                stage.world.run();
+            }
+        }
+        let receiver = stage.receiver(&source);
+        let received = stage.receive(receiver, 1);
+        stage.settle(&received[0], &DeliveryState::Rejected { error: None });
+        stage.world.advance(100_000);
+        if is_remote {
+            stage.world.disks.iter_mut().for_each(|disk| disk.full = false);
+            stage.world.advance(2_000_000);
+        }
+        stage.crash();
+        let (there, letters) = (stage.take_bodies(&source), stage.take_bodies(&dead));
+        assert!(there.contains(&"1".to_owned()) || letters.contains(&"1".to_owned()), "remote {is_remote}");
+    }
 }
 
 #[test]
