@@ -164,8 +164,8 @@ impl Shard {
         let here = routes.here.as_ref().filter(|_| !waits);
         let behind = routes.here.as_ref().filter(|_| waits).map(|routed| (self.index, routed));
         let elsewhere = routes.elsewhere.iter().map(|(to, routed)| (*to, routed)).chain(behind);
-        let shards = elsewhere.clone().count();
-        if routes.is_gone || shards == 0 {
+        let parts = elsewhere.clone().count();
+        if routes.is_gone || parts == 0 {
             let outcome = match here {
                 Some(routed) if !routes.is_gone => {
                     let mark = self.said();
@@ -184,19 +184,19 @@ impl Shard {
             self.answer(slot, delivery, outcome);
             return;
         }
-        let is_single = shards == 1 && here.is_none();
+        let is_single = parts == 1 && here.is_none();
         let Delivery { delivery_id, settled, .. } = delivery;
         if let Some(producer) = connection.producer_mut(link.link) {
             producer.unanswered += 1;
             if !is_single {
-                producer.fan_outs.begin(delivery_id, shards, PublishOutcome::Stored);
+                producer.fan_outs.begin(delivery_id, parts, PublishOutcome::Stored);
             }
         }
         self.count_message(slot, delivery.transaction);
         let transaction = delivery.key(link);
         let mut message = Some(if is_single { message } else { message.passed() });
         for (n, (to, routed)) in elsewhere.enumerate() {
-            let is_last = n + 1 == shards && here.is_none();
+            let is_last = n + 1 == parts && here.is_none();
             let passed = if is_last { message.take() } else { message.as_ref().and_then(Message::another) };
             let Some(message) = passed else { continue };
             let target = HandoffTarget::Queues { routed: routed.clone(), container };
