@@ -47,7 +47,8 @@ pub struct Engine<M> {
     pub(crate) counters: EngineCounters,
     pub(crate) hasher: FixedState,
     pub(crate) store: Store<M>,
-    pub(crate) queues: Slots<Queue>,
+    /// Each in memory of its own, which goes with it: queues are large, and there may once have been many.
+    pub(crate) queues: Slots<Box<Queue>>,
     pub(crate) consumers: Slots<Consumer>,
     pub(crate) classes: Slots<Class>,
     /// Classes by queue, filter, origin and mode.
@@ -87,7 +88,7 @@ pub struct Engine<M> {
 /// The list of queues with scans to do.
 pub(crate) struct Scanning;
 
-impl Chain<Scanning> for Slots<Queue> {
+impl Chain<Scanning> for Slots<Box<Queue>> {
     fn links(&self, index: u32) -> Links {
         self[index].scans.links
     }
@@ -132,7 +133,7 @@ impl<M: Message> Engine<M> {
 
     /// Makes an empty queue.
     pub fn declare_queue(&mut self, properties: QueueProperties) -> QueueId {
-        let index = self.queues.insert(Queue::new(properties, self.limits.hash_seed));
+        let index = self.queues.insert(Box::new(Queue::new(properties, self.limits.hash_seed)));
         self.queue_id(index)
     }
 

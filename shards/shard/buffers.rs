@@ -16,6 +16,7 @@ pub(crate) struct Buffers {
     classes: Vec<Vec<Vec<u8>>>,
     kept_bytes: usize,
     /// Where messages were that have left.
+    #[expect(clippy::vec_box, reason = "what is kept is the boxes")]
     shells: Vec<Box<Content>>,
 }
 

@@ -17,7 +17,7 @@ use crate::destinations::{DestinationRule, Destinations};
 use crate::limits::DEAD_LETTER_STOPS_MAX;
 
 /// Where dead letters arrive.
-#[derive(rkyv::Archive, rkyv::Serialize, rkyv::Deserialize, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     Queue(Box<str>),
     /// Its subscriptions, which are ruled by its name.

@@ -21,9 +21,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use corelane_engine::{DeadLetter, DeadLetterReason, QueueId};
-use corelane_wire::amqp10::{ListWriter, MapWriter, Raw, Reader};
-
-use rkyv::{Archive, Deserialize, Serialize};
+use corelane_wire::amqp10::{ListWriter, MapWriter, Raw, Reader, Value};
 
 use crate::Shard;
 use crate::dead_letter_paths::Stop;
@@ -52,7 +50,7 @@ pub struct LostDeadLetter {
 }
 
 /// What a message has been through.
-#[derive(Archive, Serialize, Deserialize, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Deaths {
     count: u32,
     path: Vec<Box<str>>,
@@ -61,7 +59,7 @@ pub(crate) struct Deaths {
 }
 
 /// Stops, as many of them as it takes to know a circle.
-#[derive(Archive, Serialize, Deserialize, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Way {
     kept: Vec<Stop>,
     length: u32,
@@ -114,15 +112,38 @@ impl Deaths {
 
     /// All of it, to be written.
     pub(crate) fn saved(&self) -> Bytes {
-        match rkyv::to_bytes::<rkyv::rancor::Error>(self) {
-            Ok(bytes) => Bytes::from_owner(bytes),
-            Err(error) => unreachable!("memory takes what is written to it: {error}"),
+        let mut bytes = Vec::new();
+        let mut list = ListWriter::new(&mut bytes);
+        list.field(&self.count);
+        list.field(&(self.path.len() as u32));
+        for queue in &self.path {
+            list.field(&&**queue);
         }
+        list.field(&self.unattended.length);
+        for stop in &self.unattended.kept {
+            list.field(&matches!(stop, Stop::Topic(_)));
+            list.field(&stop.name());
+        }
+        list.finish();
+        bytes.into()
     }
 
     /// None: it says nothing, or makes no sense.
     pub(crate) fn read(saved: &[u8]) -> Option<Self> {
-        rkyv::from_bytes::<_, rkyv::rancor::Error>(saved).ok()
+        let Ok(Value::List(list)) = Value::decode(saved) else { return None };
+        let mut fields = list.iter().flatten();
+        let number =
+            |fields: &mut dyn Iterator<Item = Value<'_>>| u32::try_from(fields.next()?.as_i64()?).ok();
+        let count = number(&mut fields)?;
+        let length = number(&mut fields)?;
+        let path =
+            fields.by_ref().take(length as usize).filter_map(|queue| Some(queue.as_str()?.into())).collect();
+        let mut unattended = Way { kept: Vec::new(), length: number(&mut fields)? };
+        while let (Some(Value::Boolean(is_topic)), Some(name)) = (fields.next(), fields.next()) {
+            let name = name.as_str()?.into();
+            unattended.kept.push(if is_topic { Stop::Topic(name) } else { Stop::Queue(name) });
+        }
+        Some(Deaths { count, path, unattended })
     }
 
     /// The annotations that tell of it: an encoded map.
@@ -275,6 +296,17 @@ mod tests {
         let twice = [("a", Rejected, "b"), ("b", Rejected, "a"), ("a", Expired, "c"), ("c", Expired, "a")];
         check(&twice, (false, "a b c"));
         check(&[("a", Rejected, "b"), ("b", Expired, "a"), ("a", Expired, "b")], (false, "a b"));
+    }
+
+    #[test]
+    fn what_is_written_of_deaths_is_read_again() {
+        let mut deaths = Deaths::default();
+        assert_eq!(Deaths::read(&Deaths::default().saved()), Some(Deaths::default()));
+        assert_eq!(Deaths::read(b""), None);
+        deaths.add("a", DeadLetterReason::Rejected, Stop::Queue("b".into()));
+        deaths.add("b", DeadLetterReason::Expired, Stop::Topic("c".into()));
+        deaths.add("b", DeadLetterReason::Overflow, Stop::Queue("d".into()));
+        assert_eq!(Deaths::read(&deaths.saved()), Some(deaths));
     }
 
     /// How often a message dies that goes over so many queues to a circle of so many; none: it is not taken for a circle.

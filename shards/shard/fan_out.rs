@@ -5,17 +5,22 @@
 //! producer hears one answer when every shard has given its own: accepted, unless one refused (the others keep it). A message that
 //! nobody has subscribed to is accepted.
 //!
+//! A message that very many subscriptions get goes to a shard, also to this one, in several parts, each of which is answered as if it were
+//! another shard's: so no turn is longer for it. What comes behind such a message waits in the same line.
+//!
 //! A producer's routes are looked up when they may have changed, not for each message.
 
 use std::sync::Arc;
 
 use corelane_engine::{Origin, QueueId};
+use corelane_journal::Ticket;
 use corelane_protocol::amqp10::LinkId;
 
 use crate::Shard;
 use crate::connection::QueueAt;
 use crate::event::ConnectionSlot;
 use crate::failure::Failure;
+use crate::limits::{FAN_OUT_STEP_MAX, FAN_OUT_WORK};
 use crate::mail::{HandoffMessage, HandoffTarget, LinkRef, PublishOutcome};
 use crate::message::Message;
 use crate::producers::ProducerAt;
@@ -36,11 +41,13 @@ pub(crate) struct Routes {
     version: (usize, u64, u64),
     /// A temporary topic that is gone.
     pub(crate) is_gone: bool,
+    /// The queues of this shard, if they are few enough for one step.
     pub(crate) here: Option<Arc<Routed>>,
+    /// All others. What is for this shard goes the way of what is for another one.
     pub(crate) elsewhere: Vec<(usize, Arc<Routed>)>,
 }
 
-/// The queues of one shard that a message goes to.
+/// Queues of one shard that a message goes to.
 #[derive(Debug)]
 pub struct Routed {
     queues: Vec<QueueId>,
@@ -52,7 +59,7 @@ pub struct Routed {
 #[derive(Debug)]
 pub(crate) struct FanOut {
     delivery_id: u32,
-    /// Shards that have yet to answer.
+    /// Parts of it that have yet to be answered, one a shard if these are not very many.
     unanswered: u32,
     outcome: PublishOutcome,
 }
@@ -126,11 +133,15 @@ impl Shard {
             elsewhere: Vec::new(),
         };
         for of_shard in found.chunk_by(|one, other| one.shard == other.shard) {
-            let queues = of_shard.iter().map(|at| at.queue).collect();
-            let routed = Arc::new(Routed { queues, expiration_us });
-            match of_shard[0].shard {
-                shard if shard == self.index => routes.here = Some(routed),
-                shard => routes.elsewhere.push((shard, routed)),
+            let (shard, is_one_step) = (of_shard[0].shard, of_shard.len() <= FAN_OUT_STEP_MAX);
+            for step in of_shard.chunks(FAN_OUT_STEP_MAX) {
+                let queues = step.iter().map(|at| at.queue).collect();
+                let routed = Arc::new(Routed { queues, expiration_us });
+                if shard == self.index && is_one_step {
+                    routes.here = Some(routed);
+                } else {
+                    routes.elsewhere.push((shard, routed));
+                }
             }
         }
         Arc::new(routes)
@@ -148,8 +159,14 @@ impl Shard {
     ) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let (user, container) = (connection.user.clone(), connection.container_hash);
-        if routes.is_gone || routes.elsewhere.is_empty() {
-            let outcome = match &routes.here {
+        // Behind what this producer may have sent before.
+        let waits = self.turn.has_handoffs(self.index);
+        let here = routes.here.as_ref().filter(|_| !waits);
+        let behind = routes.here.as_ref().filter(|_| waits).map(|routed| (self.index, routed));
+        let elsewhere = routes.elsewhere.iter().map(|(to, routed)| (*to, routed)).chain(behind);
+        let parts = elsewhere.clone().count();
+        if routes.is_gone || parts == 0 {
+            let outcome = match here {
                 Some(routed) if !routes.is_gone => {
                     let mark = self.said();
                     let outcome = self.fan_out_here(now, slot, link, delivery, routed, message);
@@ -167,41 +184,52 @@ impl Shard {
             self.answer(slot, delivery, outcome);
             return;
         }
-        let shards = routes.elsewhere.len();
-        let is_single = shards == 1 && routes.here.is_none();
+        let is_single = parts == 1 && here.is_none();
         let Delivery { delivery_id, settled, .. } = delivery;
         if let Some(producer) = connection.producer_mut(link.link) {
             producer.unanswered += 1;
             if !is_single {
-                producer.fan_outs.begin(delivery_id, shards, PublishOutcome::Stored);
+                producer.fan_outs.begin(delivery_id, parts, PublishOutcome::Stored);
             }
         }
         self.count_message(slot, delivery.transaction);
         let transaction = delivery.key(link);
         let mut message = Some(if is_single { message } else { message.passed() });
-        for (n, (to, routed)) in routes.elsewhere.iter().enumerate() {
-            let is_last = n + 1 == shards && routes.here.is_none();
+        for (n, (to, routed)) in elsewhere.enumerate() {
+            let is_last = n + 1 == parts && here.is_none();
             let passed = if is_last { message.take() } else { message.as_ref().and_then(Message::another) };
             let Some(message) = passed else { continue };
             let target = HandoffTarget::Queues { routed: routed.clone(), container };
             let user = user.clone();
             let handoff = HandoffMessage { link, delivery_id, settled, target, user, transaction, message };
-            self.hand_off(now, slot, *to, handoff);
+            self.hand_off(now, slot, to, handoff);
         }
-        if let (Some(routed), Some(message)) = (&routes.here, message) {
+        if let (Some(routed), Some(message)) = (here, message) {
             let mark = self.said();
             let outcome = self.fan_out_here(now, slot, link, delivery, routed, message);
-            let kept = self.said_since(mark).filter(|_| outcome == PublishOutcome::Stored);
-            let Some(connection) = self.connections.get_mut(slot) else { return };
-            let Some(producer) = connection.producer_mut(link.link) else { return };
-            let Some(fan_out) = producer.fan_outs.0.back_mut() else { return };
-            fan_out.outcome = fan_out.outcome.and(outcome);
-            if let Some(ticket) = kept {
-                // This shard is one more that has yet to answer.
-                fan_out.unanswered += 1;
-                connection.unanswered += 1;
-                self.promise_stored(ticket, link, delivery_id, settled);
-            }
+            self.note_part(slot, link, delivery, outcome, mark);
+        }
+    }
+
+    /// This shard's part of a message for several is stored, or refused.
+    fn note_part(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkRef,
+        delivery: Delivery,
+        outcome: PublishOutcome,
+        mark: Ticket,
+    ) {
+        let kept = self.said_since(mark).filter(|_| outcome == PublishOutcome::Stored);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(producer) = connection.producer_mut(link.link) else { return };
+        let Some(fan_out) = producer.fan_outs.0.back_mut() else { return };
+        fan_out.outcome = fan_out.outcome.and(outcome);
+        if let Some(ticket) = kept {
+            // It is one more that has yet to answer.
+            fan_out.unanswered += 1;
+            connection.unanswered += 1;
+            self.promise_stored(ticket, link, delivery.delivery_id, delivery.settled);
         }
     }
 
@@ -227,7 +255,7 @@ impl Shard {
         };
         let outcome = self.store_in_all(now, routed, publisher, arrival);
         if let Some(key) = delivery.key(link) {
-            self.note_work(now, slot, key.number, self.index);
+            self.note_work(now, slot, key.number, self.index, false);
             self.work_arrived(now, key);
             // The producer's link may be gone when all have answered, and with it what it would be told.
             if let (true, Some(transactions)) = (outcome != PublishOutcome::Stored, self.transactions(slot)) {
@@ -251,7 +279,7 @@ impl Shard {
         let mut work = 0;
         let wants = |queue: &&QueueId| self.wants(**queue, publisher, &message, &mut work);
         wanting.extend(routed.queues.iter().filter(wants).copied());
-        self.turn.count_work(work);
+        self.turn.count_work(work + FAN_OUT_WORK * wanting.len() as u64);
         let outcome = match *wanting {
             [] => {
                 self.dissolve(message);

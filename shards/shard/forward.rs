@@ -90,9 +90,13 @@ impl Shard {
             return PublishOutcome::NoQueue;
         }
         let message = message.passed();
+        let mut outcome = PublishOutcome::Stored;
         for (shard, routed) in &routes.elsewhere {
             let target = HandoffTarget::Queues { routed: routed.clone(), container: PUBLISHER.container };
-            if let Some(message) = message.another() {
+            let Some(message) = message.another() else { continue };
+            if *shard == self.index {
+                outcome = outcome.and(self.store_internal(now, &target, message));
+            } else {
                 self.forward(*shard, ForwardedMessage { target, died_in, message });
             }
         }
@@ -103,7 +107,7 @@ impl Shard {
             }
             None => {
                 self.dissolve(message);
-                PublishOutcome::Stored
+                outcome
             }
         }
     }

@@ -13,6 +13,13 @@ pub const TURN_BYTES_MAX: usize = 1 << 20;
 /// frame, after each message from another shard and after each delivery. Beyond it they wait, in line, for the next turn.
 pub const TURN_WORK_MAX: u64 = 1 << 18;
 
+/// What a subscription that gets a message counts for of that.
+pub const FAN_OUT_WORK: u64 = 64;
+
+/// Subscriptions of one shard that get a message in one step. The others get it in further ones, of later turns, and what their producers
+/// send meanwhile waits behind it.
+pub const FAN_OUT_STEP_MAX: usize = 1024;
+
 /// What an outcome that leaves its delivery unsettled counts for of that: a peer can say it of all its deliveries, again and again.
 pub const UNSETTLED_OUTCOME_WORK: u64 = 4;
 

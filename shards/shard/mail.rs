@@ -24,7 +24,7 @@ use crate::topology::TopologyMail;
 pub struct ConnectionId(pub u64);
 
 /// A link of a connection, as other shards name it. The attachment tells one use of a link's place from the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkRef {
     pub connection: ConnectionId,
     pub link: LinkId,

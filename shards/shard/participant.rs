@@ -37,8 +37,6 @@ struct Participation {
     retired: Vec<Retired>,
     /// Pieces of work that have come, done or refused.
     arrived: u32,
-    /// A delivery was not its consumer's any more when it was settled.
-    late: bool,
     /// The connection has gone, or rolls back, and so many pieces of work are to be waited for.
     ends_after: Option<u32>,
     /// What it is to outlive the shard by, if it is.
@@ -160,16 +158,15 @@ impl Shard {
     }
 
     /// Takes a delivery from its consumer until the transaction ends, if the consumer has acquired it and not just read it. False if
-    /// it is not that consumer's any more.
+    /// it is not that consumer's any more, without which the transaction cannot commit: the connection's shard hears of it before it asks
+    /// anybody to prepare.
     pub(crate) fn retire(&mut self, now: u64, settlement: Settlement, retirement: Retirement) -> bool {
         let key = retirement.transaction;
         let returned = IfRolledBack::Returned { failed: retirement.failed_if_rolled_back };
         let browses = self.engine.browses(settlement.consumer);
         let retired = self.take_from_consumer(now, settlement, returned);
         let done = browses || retired.is_some();
-        let part = self.participations.by_key.entry(key).or_default();
-        part.late |= !done;
-        part.retired.extend(retired);
+        self.participations.by_key.entry(key).or_default().retired.extend(retired);
         self.work_arrived(now, key);
         done
     }
@@ -260,9 +257,6 @@ impl Shard {
     /// consumers', and are taken from them now.
     fn prepare(&mut self, now: u64, key: TransactionKey, settlements: Vec<Settlement>) -> Vote {
         let part = self.participations.by_key.entry(key).or_default();
-        if part.late {
-            return Vote::Late;
-        }
         let posted = part.posted.iter().filter(|posted| !posted.may_go).map(|posted| posted.queue);
         let retired = part.retired.iter().filter(|retired| !retired.may_go).map(|retired| retired.queue);
         let mut queues = posted.chain(retired);

@@ -63,15 +63,21 @@ impl Peers {
     }
 
     pub(crate) fn hand_off(&mut self, effects: &mut Vec<Effect>, to: usize, message: HandoffMessage) {
+        self.note_handed_off(to, message.message.memory());
         let peer = &mut self.peers[to];
-        peer.unanswered += 1;
-        peer.unanswered_bytes += message.message.memory();
         peer.handoff.messages.push(message);
         let full = peer.handoff.messages.len() >= HANDOFF_BATCH_MAX;
         self.gathered(to);
         if full {
             self.post_messages(effects, to);
         }
+    }
+
+    /// One more message of so many bytes is unanswered.
+    pub(crate) fn note_handed_off(&mut self, to: usize, bytes: u64) {
+        let peer = &mut self.peers[to];
+        peer.unanswered += 1;
+        peer.unanswered_bytes += bytes;
     }
 
     /// Whether a message of the broker's own making may go there now. Who goes on nevertheless makes the window larger.

@@ -190,12 +190,15 @@ impl Shard {
     /// The queue is deleted: its links end, those without an address go on.
     pub(crate) fn dismiss_producers(&mut self, queue: QueueId, mut producers: Producers) {
         let attached = std::mem::take(&mut producers.attached);
+        // In an order that a seed gives again.
+        let mut links: Vec<(LinkRef, usize)> = attached.iter().map(|(link, shard)| (*link, *shard)).collect();
+        links.sort_unstable();
         while let Some(producer) = producers.next_waiting() {
             if !attached.contains_key(&producer.link) {
                 self.let_go_on(queue, producer);
             }
         }
-        for (link, shard) in attached {
+        for (link, shard) in links {
             self.tell_deleted(ProducerAt { shard, link });
         }
     }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use corelane_engine::{EnqueueRefusal, Origin, Overflow, Publication, QueueId};
+use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::limits::SPARE_BUFFER_SIZE_MAX;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, Payload};
 use corelane_wire::amqp10::{DeliveryState, Error, Outcome};
@@ -103,16 +104,16 @@ impl Shard {
             Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
         };
         let transaction = delivery.transaction.map(|number| TransactionKey { connection: id, number });
+        let link_ref = LinkRef { connection: id, link, attachment };
         let (to, target) = match destination {
             Destination::Queue(at) if at.shard == self.index => {
-                let link_ref = LinkRef { connection: id, link, attachment };
                 let producer = Some(ProducerAt { shard: self.index, link: link_ref });
                 let origin = Origin(id.0);
                 let arrival = Arrival { message, origin, user, producer, transaction, expiration_us: None };
                 let mark = self.said();
                 let outcome = self.store(now, at.queue, arrival);
                 if let Some(key) = transaction {
-                    self.note_work(now, slot, key.number, at.shard);
+                    self.note_work(now, slot, key.number, at.shard, false);
                     self.work_arrived(now, key);
                 }
                 self.count_message(slot, delivery.transaction.filter(|_| outcome == PublishOutcome::Stored));
@@ -124,8 +125,7 @@ impl Shard {
                 return;
             }
             Destination::Topic(routes) => {
-                let link = LinkRef { connection: id, link, attachment };
-                self.fan_out(now, slot, link, delivery, &routes, message);
+                self.fan_out(now, slot, link_ref, delivery, &routes, message);
                 return;
             }
             Destination::Nowhere(outcome) => {
@@ -136,7 +136,6 @@ impl Shard {
             Destination::Queue(at) => (at.shard, HandoffTarget::Queue(at.queue)),
             Destination::Named(shard, name) => (shard, HandoffTarget::Name(name)),
         };
-        let link_ref = LinkRef { connection: id, link, attachment };
         let handoff =
             HandoffMessage { link: link_ref, delivery_id, settled, target, user, transaction, message };
         if let Some(producer) = self.connections.get_mut(slot).and_then(|it| it.producer_mut(link)) {
@@ -196,7 +195,7 @@ impl Shard {
 
     pub(crate) fn hand_off(&mut self, now: u64, slot: ConnectionSlot, to: usize, message: HandoffMessage) {
         if let Some(key) = message.transaction {
-            self.note_work(now, slot, key.number, to);
+            self.note_work(now, slot, key.number, to, true);
             // A copy for each shard of a topic's is counted as one message, by `fan_out`.
             let is_copy = matches!(message.target, HandoffTarget::Queues { .. });
             self.count_message(slot, (!is_copy).then_some(key.number));
@@ -204,7 +203,12 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.unanswered += 1;
         self.counters.handoffs += 1;
-        self.peers.hand_off(&mut self.effects, to, message);
+        if to == self.index {
+            self.peers.note_handed_off(to, message.message.memory());
+            self.turn.hand_off(to, message);
+        } else {
+            self.peers.hand_off(&mut self.effects, to, message);
+        }
         if !self.peers.has_room(to) && connection.hold.is_none() {
             connection.hold = Some(Hold::Lane { to });
             self.peers.hold(to, slot);
@@ -285,45 +289,33 @@ impl Shard {
             None => message.expires_at(now),
         };
         let held_until = message.schedule(now);
-        let pending = transaction.is_some() || keeping == Keeping::BeforeDelivery;
         if last_value.is_some() {
             self.note_replaced();
         }
-        let publication = Publication {
-            priority,
-            expires_at,
-            held_until,
-            origin,
-            last_value,
-            pending,
-            ..Publication::new(message)
-        };
-        match self.engine.enqueue(now, queue, publication) {
-            Ok(place) => {
-                self.statistics.note_in(queue, size);
-                if let Some(key) = transaction {
-                    let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
-                    self.note_posted(key, queue, place, may_go);
-                } else if keeping != Keeping::Not {
-                    self.keep_message(queue, place, keeping);
-                }
-                if makes_wait
-                    && let Some(producer) = producer
-                    && self.engine.is_full(queue)
-                {
-                    self.make_wait(queue, producer);
-                }
-                PublishOutcome::Stored
-            }
+        let pending = transaction.is_some() || keeping == Keeping::BeforeDelivery;
+        let publication =
+            Publication { message, priority, expires_at, held_until, origin, pending, last_value };
+        let place = match self.engine.enqueue(now, queue, publication) {
+            Ok(place) => place,
             Err((message, refusal)) => {
                 self.forget(message);
-                match refusal {
-                    EnqueueRefusal::QueueGone => PublishOutcome::NoQueue,
-                    EnqueueRefusal::MessagesFull | EnqueueRefusal::BytesFull => PublishOutcome::Full,
-                    EnqueueRefusal::ShardFull => PublishOutcome::NoRoom,
-                }
+                return refusal.into();
             }
+        };
+        self.statistics.note_in(queue, size);
+        if let Some(key) = transaction {
+            let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
+            self.note_posted(key, queue, place, may_go);
+        } else if keeping != Keeping::Not {
+            self.keep_message(queue, place, keeping);
         }
+        if makes_wait
+            && let Some(producer) = producer
+            && self.engine.is_full(queue)
+        {
+            self.make_wait(queue, producer);
+        }
+        PublishOutcome::Stored
     }
 
     /// Messages from another shard arrive at their queues' home.
@@ -368,7 +360,16 @@ impl Shard {
         if !rest.is_empty() {
             self.turn.put_back(from, Handoff { messages: rest, answers: Vec::new() });
         }
-        self.post_kept(mark, from, Mail::Stored(handoff));
+        self.answer_handoff_kept(mark, from, handoff);
+    }
+
+    /// What became of messages goes back to the shard that handed them off, which may be this one.
+    pub(crate) fn answer_handoff(&mut self, to: usize, handoff: Handoff) {
+        if to == self.index {
+            self.turn.note_stored(handoff);
+        } else {
+            self.post(to, Lane::Control, Mail::Stored(handoff));
+        }
     }
 
     /// Puts a message into the queue of this name, made if it does not exist.
@@ -493,6 +494,16 @@ impl Shard {
         }
         renew_credit(connection, link);
         self.touch(slot);
+    }
+}
+
+impl From<EnqueueRefusal> for PublishOutcome {
+    fn from(refusal: EnqueueRefusal) -> Self {
+        match refusal {
+            EnqueueRefusal::QueueGone => PublishOutcome::NoQueue,
+            EnqueueRefusal::MessagesFull | EnqueueRefusal::BytesFull => PublishOutcome::Full,
+            EnqueueRefusal::ShardFull => PublishOutcome::NoRoom,
+        }
     }
 }
 

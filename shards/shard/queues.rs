@@ -106,7 +106,7 @@ impl QueueNode {
 pub(crate) struct Queues {
     by_name: HashMap<Box<str>, QueueId>,
     /// By the index of the id; the id itself tells one use of the index from the next.
-    nodes: Vec<Option<(QueueId, QueueNode)>>,
+    nodes: Vec<Option<(QueueId, Box<QueueNode>)>>,
     /// When the idle time of which queue may be over. What a node does not say itself is out of date.
     idle: BinaryHeap<Reverse<(u64, QueueId)>>,
     /// Deleted queues with dead letters, until their index is used again: the engine gives up what is in them bit by bit.
@@ -138,7 +138,7 @@ impl Queues {
 
     /// The queue whose id has this index.
     pub(crate) fn at(&self, index: u32) -> Option<(QueueId, &QueueNode)> {
-        self.nodes.get(index as usize)?.as_ref().map(|(id, node)| (*id, node))
+        self.nodes.get(index as usize)?.as_ref().map(|(id, node)| (*id, &**node))
     }
 
     /// Above the indices of all queues.
@@ -162,7 +162,7 @@ impl Queues {
         );
         self.graves.remove(&queue.index);
         self.by_name.insert(node.name.clone(), queue);
-        self.nodes[index] = Some((queue, node));
+        self.nodes[index] = Some((queue, Box::new(node)));
     }
 
     fn remove(&mut self, queue: QueueId) -> Option<QueueNode> {
@@ -172,7 +172,7 @@ impl Queues {
         if let Some(to) = &node.destination.dead_letter {
             self.graves.insert(queue.index, (queue, node.name.clone(), Arc::clone(to)));
         }
-        Some(node)
+        Some(*node)
     }
 
     /// The name of a queue, and where its dead letters go; also of one that was deleted a moment ago.

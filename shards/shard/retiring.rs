@@ -255,7 +255,7 @@ impl Shard {
             stamp: written.stamp,
             transaction: Some(retirement),
         };
-        self.note_work(now, slot, number, shard);
+        self.note_work(now, slot, number, shard, shard != self.index);
         if shard != self.index {
             self.peers.settle(shard, settlement);
         } else if !self.retire(now, settlement, retirement)

@@ -8,10 +8,6 @@
 //! - *preparing*: every home is asked whether it can do its part. If only one has a part, it does it in the same step;
 //! - *deciding*: all can: it commits, otherwise it rolls back. The homes are told, and when all have done it the peer is.
 //!
-//! A transaction that has had work for longer than the shard's time-out is rolled back, so that a client that sleeps holds nothing for
-//! ever. One without work holds nothing and may stay open; clients open the next one long before they need it. The peer hears of it
-//! when it discharges the transaction, or names it; until then links on which it acquires would go on outside of any, so these end.
-//!
 //! When the connection is lost, its transactions are rolled back without waiting: the homes are told how much work to wait for.
 //!
 //! Invariants:
@@ -21,7 +17,9 @@
 //! - what a transaction keeps of its acquired deliveries: `acquired_count ≤ TRANSACTION_ACQUIRED_MAX`, and
 //!   `keys ≤ 2 · acquired_count + ACQUIRED_GONE_MAX`.
 //!
-//! Left out: the messages on the coordinator's link (`coordinator`), and what a shard does for others (`participant`).
+//! Left out: how long one may take (`slow`), the messages on the coordinator's link (`coordinator`), and what a shard does for others (`participant`).
+
+mod slow;
 
 use std::collections::VecDeque;
 
@@ -42,7 +40,6 @@ use crate::limits::{
 use crate::mail::{
     Decision, Mail, PublishOutcome, Settlement, TIMED_OUT, TransactionKey, UNKNOWN_TRANSACTION, Vote,
 };
-use crate::management::connection_name;
 use crate::settle::encoded;
 
 /// The transactions of a connection that has, or had, a coordinator's link.
@@ -471,9 +468,15 @@ impl Shard {
         }
     }
 
-    /// A piece of work goes to this shard; others answer it.
-    pub(crate) fn note_work(&mut self, now: u64, slot: ConnectionSlot, number: u32, shard: usize) {
-        let answers = shard != self.index;
+    /// A piece of work goes to this shard, which `answers` it unless it is done at once.
+    pub(crate) fn note_work(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        number: u32,
+        shard: usize,
+        answers: bool,
+    ) {
         let transaction = self.transactions(slot).and_then(|transactions| transactions.find(number));
         let Some(transaction) = transaction else { return };
         transaction.begin(now);
@@ -563,69 +566,6 @@ impl Shard {
         }
     }
 
-    /// A transaction was declared: in time it will be looked whether it takes too long.
-    pub(crate) fn watch_transactions(&mut self, now: u64, slot: ConnectionSlot) {
-        let deadline = now.saturating_add(self.transaction_timeout_us);
-        if self.transaction_timeout_us > 0
-            && let Some(transactions) = self.transactions(slot)
-            && transactions.watched.is_none()
-        {
-            transactions.watched = Some(deadline);
-            self.transaction_deadlines.insert((deadline, slot));
-        }
-    }
-
-    /// Rolls back the transactions that have had work for too long.
-    pub(crate) fn end_slow_transactions(&mut self, now: u64) {
-        let timeout = self.transaction_timeout_us;
-        while let Some(&(deadline, slot)) = self.transaction_deadlines.first()
-            && deadline <= now
-        {
-            self.transaction_deadlines.pop_first();
-            let Some(transactions) = self.transactions(slot) else { continue };
-            transactions.watched = None;
-            let mut slow = Vec::new();
-            let mut earliest = None;
-            for transaction in &transactions.list {
-                let Transaction { number, attachment, phase: Phase::Open, began, .. } = *transaction else {
-                    continue;
-                };
-                // One without work has all of its time before it.
-                let deadline = began.unwrap_or(now).saturating_add(timeout);
-                if deadline <= now {
-                    slow.push((number, attachment));
-                } else {
-                    earliest = earliest.into_iter().chain([deadline]).min();
-                }
-            }
-            transactions.timed_out.extend(&slow);
-            let too_many = transactions.timed_out.len().saturating_sub(TRANSACTIONS_MAX);
-            transactions.timed_out.drain(..too_many);
-            transactions.watched = earliest;
-            self.transaction_deadlines.extend(earliest.map(|deadline| (deadline, slot)));
-            for (number, _) in slow {
-                self.counters.transactions_timed_out += 1;
-                self.warn_of_slow(now, slot, number);
-                let acquirers = self.acquirers_of(slot, number);
-                self.end_transaction(now, slot, number, Discharge { delivery_id: None, fail: true });
-                self.detach_acquirers(now, slot, &acquirers);
-            }
-        }
-    }
-
-    fn warn_of_slow(&mut self, now: u64, slot: ConnectionSlot, number: u32) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let (name, container) = (connection_name(connection.id), &connection.container);
-        let transaction = connection.transactions.as_deref_mut().and_then(|list| list.find(number));
-        let Some(Transaction { messages, outcomes, .. }) = transaction else { return };
-        self.transaction_warnings.warn(now, &mut self.effects, |more| {
-            format!(
-                "a transaction of connection {name} ({container:?}) took too long, with {messages} messages and {outcomes} outcomes: \
-                 rolled back, and {more} others since this was last said"
-            )
-        });
-    }
-
     /// The connection is lost: whatever is not decided rolls back, and nobody waits for it.
     pub(crate) fn abandon_transactions(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
@@ -643,11 +583,10 @@ impl Shard {
             self.count_decided(false);
             let key = TransactionKey { connection: connection_id, number: transaction.number };
             for part in transaction.parts {
+                let decision = Decision { transaction: key, commit: false, work: part.sent, answer: false };
                 if part.shard == self.index {
-                    self.roll_back(now, key);
+                    self.on_decide(now, self.index, decision);
                 } else {
-                    let decision =
-                        Decision { transaction: key, commit: false, work: part.sent, answer: false };
                     self.peers.control(&mut self.effects, part.shard, Mail::Decide(decision));
                 }
             }

@@ -2,7 +2,8 @@
 //!
 //! What a message costs depends on the filters of its queue, and they may be costly. So a turn has a budget of work, most of it the
 //! engine's: when it is used up, connections wait with what they have sent, and messages from other shards with the mail they came in, in
-//! one line. Next turn each of them goes on for its share, and to the end of the line if that was not enough.
+//! one line. Next turn each of them goes on for its share, and to the end of the line if that was not enough. A message that very many
+//! queues of this shard get waits in the same line, in parts, as if another shard had handed it off.
 //!
 //! - a connection is in line ⟺ its hold is [`Hold::Turn`] (or it was closed meanwhile); a shard is in line ⟺ handoffs of it wait;
 //! - a turn does at most its budget, and what one frame, one message or one delivery costs beyond;
@@ -16,15 +17,17 @@ use crate::Shard;
 use crate::connection::Hold;
 use crate::event::ConnectionSlot;
 use crate::limits::TURN_WORK_MAX;
-use crate::mail::Handoff;
+use crate::mail::{Handoff, HandoffMessage};
 use crate::message::Message;
 
 /// Who waits for the next turn, and what is left of this one.
 #[derive(Debug)]
 pub(crate) struct TurnLine {
     line: VecDeque<Waiting>,
-    /// By the shard that sent them.
+    /// By the shard that sent them; from this one come parts of messages that very many queues get.
     handoffs: Vec<VecDeque<Handoff>>,
+    /// Those of this shard that were stored, to be answered.
+    stored: Vec<Handoff>,
     /// Work beside the engine's.
     work: u64,
     /// The work at which those whose turn it is have done what they may.
@@ -40,11 +43,11 @@ enum Waiting {
 impl TurnLine {
     pub(crate) fn new(shards: usize) -> Self {
         let handoffs = (0..shards).map(|_| VecDeque::new()).collect();
-        TurnLine { line: VecDeque::new(), handoffs, work: 0, work_until: TURN_WORK_MAX }
+        TurnLine { line: VecDeque::new(), handoffs, stored: Vec::new(), work: 0, work_until: TURN_WORK_MAX }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.line.is_empty() && self.stored.is_empty()
     }
 
     /// Whether those whose turn it is have done what they may.
@@ -64,6 +67,23 @@ impl TurnLine {
     /// A connection's hold has become [`Hold::Turn`].
     pub(crate) fn join(&mut self, slot: ConnectionSlot) {
         self.line.push_back(Waiting::Connection(slot));
+    }
+
+    pub(crate) fn has_handoffs(&self, from: usize) -> bool {
+        !self.handoffs[from].is_empty()
+    }
+
+    /// A message of this shard waits for a turn of its own.
+    pub(crate) fn hand_off(&mut self, here: usize, message: HandoffMessage) {
+        if !self.has_handoffs(here) {
+            self.line.push_back(Waiting::Handoffs(here));
+        }
+        self.handoffs[here].push_back(Handoff { messages: vec![message], answers: Vec::new() });
+    }
+
+    /// A message of this shard was stored: it is answered when all who had their turn have had it.
+    pub(crate) fn note_stored(&mut self, handoff: Handoff) {
+        self.stored.push(handoff);
     }
 
     /// What of a shard's first handoff there was no work left for.
@@ -112,6 +132,9 @@ impl Shard {
             }
         }
         self.turn.work_until = turn_until;
+        for handoff in std::mem::take(&mut self.turn.stored) {
+            self.on_stored(now, self.index, handoff);
+        }
     }
 
     /// Stores what has come from a shard, in order. False: some of it waits.

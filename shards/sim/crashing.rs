@@ -238,7 +238,7 @@ impl Crashing {
         for peer in 0..self.peers.len() {
             self.observe(peer);
         }
-        while let Some(client) = self.world.closed_by_broker.pop() {
+        if let Some(client) = self.world.closed_by_broker.pop() {
             let closed = self.world.clients[client].closed.clone();
             panic!("the broker has closed the connection of {client}: {closed:?}");
         }

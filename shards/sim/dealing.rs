@@ -242,14 +242,15 @@ impl Oracle {
     pub(crate) fn posted(&mut self, transaction: usize, number: usize) {
         let message = &mut self.messages[number];
         message.posted_in = Some(transaction);
-        let may_fail = self.queues[message.sent.queue].may_refuse;
+        let queue = &self.queues[message.sent.queue];
+        let may_fail = queue.may_refuse || queue.goes;
         let transaction = &mut self.transactions[transaction];
         transaction.posted.push(number);
         transaction.may_fail |= may_fail;
     }
 
     /// What the broker said of a message that is part of a transaction. False: it was refused.
-    pub(crate) fn post_answered(&mut self, transaction: usize, outcome: &str) -> bool {
+    pub(crate) fn post_answered(&mut self, transaction: usize, outcome: &str, is_gone: bool) -> bool {
         let transaction = &mut self.transactions[transaction];
         match outcome.split_once(" in ").map_or(outcome, |(outcome, _)| outcome) {
             "accepted" => true,
@@ -257,9 +258,22 @@ impl Oracle {
                 transaction.was_refused = true;
                 false
             }
+            _ if is_gone => {
+                transaction.was_refused = true;
+                false
+            }
             // It came after the end.
             "rejected amqp:transaction:unknown-id" if transaction.seen == Some(false) => false,
             other => panic!("a message of {transaction:?} was answered {other:?}"),
+        }
+    }
+
+    /// A queue that transactions have to do with has gone.
+    pub(crate) fn may_fail(&mut self, queue: usize) {
+        let (messages, consumers) = (&self.messages, &self.consumers);
+        for transaction in self.transactions.iter_mut() {
+            transaction.may_fail |= transaction.posted.iter().any(|it| messages[*it].sent.queue == queue)
+                || transaction.retired.iter().any(|(consumer, ..)| consumers[*consumer].queue == queue);
         }
     }
 
@@ -280,7 +294,8 @@ impl Oracle {
         consumer.acquired.remove(&delivery_id);
         let queue = &self.queues[consumer.queue];
         // A subscription's consumer may lose its place to another.
-        let may_fail = consumer.is_loose || queue.has_deadline || queue.subscription().is_some();
+        let may_fail =
+            consumer.is_loose || queue.has_deadline || queue.goes || queue.subscription().is_some();
         self.retired((index, number), outcome, transaction);
         self.transactions[transaction].may_fail |= may_fail;
     }

@@ -29,6 +29,7 @@ mod simulation;
 mod subscribing;
 mod tables;
 mod transacting;
+mod vanishing;
 mod workload;
 mod world;
 

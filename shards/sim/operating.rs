@@ -12,15 +12,50 @@ use crate::plan::Plan;
 use crate::random::Random;
 use crate::world::World;
 
-/// What a request may come to be that was understood.
-const STATUSES: [i64; 4] = [200, 404, 503, 504];
+/// What any request may come to be: its queue is not there, or a shard does not answer.
+const STATUSES: [i64; 2] = [404, 504];
 
 /// An operator, and what it waits for.
 #[derive(Debug)]
 pub(crate) struct Operating {
     operator: Operator,
-    /// The number of the request, its queue, and whether it takes messages out.
-    waiting: Option<(u64, usize, bool)>,
+    waiting: Option<Request>,
+}
+
+/// What was asked for.
+#[derive(Debug)]
+struct Request {
+    number: u64,
+    queue: usize,
+    kind: Kind,
+    /// How often the queue had gone by then.
+    gone: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Peek,
+    Update,
+    /// Takes messages out.
+    Remove,
+    /// The same, and puts them elsewhere.
+    Move,
+    Create,
+    Delete,
+}
+
+impl Kind {
+    /// What it may come to besides.
+    fn statuses(self) -> &'static [i64] {
+        match self {
+            Kind::Peek | Kind::Update | Kind::Remove => &[200],
+            // Its target is full.
+            Kind::Move => &[200, 409],
+            // It is there.
+            Kind::Create => &[201, 409],
+            Kind::Delete => &[204],
+        }
+    }
 }
 
 impl Operating {
@@ -51,19 +86,19 @@ impl Operating {
         let name = &plan.queues[queue].name;
         let entity = ("queue", name.as_str());
         let own = &mut oracle.queues[queue];
-        let removing = own.removing;
-        let number = match random.below(5) {
+        let gone = own.gone;
+        let operator = &mut self.operator;
+        let (kind, number) = match random.below(8) {
             0 => {
                 let prefetch = Item::Value(Value::Uint(1 + random.below(20) as u32));
                 // Who has more keeps it.
                 own.prefetch_max = None;
-                self.operator.send(world, "UPDATE", entity, &[], &[("prefetch", prefetch)])
+                (Kind::Update, operator.send(world, "UPDATE", entity, &[], &[("prefetch", prefetch)]))
             }
             1 => {
-                own.removing += 1;
                 let selector = format!("k = {}", random.below(crate::plan::KEYS));
                 let selector = [("selector", Value::String(&selector))];
-                self.operator.send(world, "DELETE-MESSAGES", entity, &selector, &[])
+                (Kind::Remove, operator.send(world, "DELETE-MESSAGES", entity, &selector, &[]))
             }
             2 if own.dead_letter.is_some() => {
                 let Some(to) = own.dead_letter.map(|to| &plan.queues[to].name) else { return };
@@ -71,35 +106,61 @@ impl Operating {
                     // What is taken in that moment is in both.
                     return;
                 }
-                own.removing += 1;
                 let count = Value::Uint(1 + random.below(20) as u32);
                 let which = [("to", Value::String(to)), ("count", count)];
-                self.operator.send(world, "MOVE", entity, &which, &[])
+                (Kind::Move, operator.send(world, "MOVE", entity, &which, &[]))
             }
-            3 => {
-                own.removing += 1;
-                self.operator.send(world, "PURGE", entity, &[], &[])
-            }
-            _ => self.operator.send(world, "PEEK", entity, &[], &[]),
+            3 => (Kind::Remove, operator.send(world, "PURGE", entity, &[], &[])),
+            4 if plan.deletes => (Kind::Delete, operator.send(world, "DELETE", entity, &[], &[])),
+            5 if plan.deletes => (Kind::Create, operator.send(world, "CREATE", entity, &[], &[])),
+            _ => (Kind::Peek, operator.send(world, "PEEK", entity, &[], &[])),
         };
-        self.waiting = Some((number, queue, own.removing > removing));
+        match kind {
+            Kind::Remove | Kind::Move => own.removing += 1,
+            Kind::Delete => own.deleting += 1,
+            Kind::Peek | Kind::Update | Kind::Create => {}
+        }
+        self.waiting = Some(Request { number, queue, kind, gone });
     }
 
     /// Reads what has come.
     pub(crate) fn observe(&mut self, world: &World, oracle: &mut Oracle) {
-        for Answer { number, status, description, .. } in self.operator.answers(world) {
-            let (asked, queue, removes) =
-                self.waiting.take().unwrap_or_else(|| panic!("answer {number} to nothing"));
-            assert_eq!(number, asked, "each request is answered once, in its turn");
-            assert!(STATUSES.contains(&status), "a request was answered {status} {description}");
-            if removes && status != 504 {
-                oracle.queues[queue].removed = oracle.message_count();
-                oracle.queues[queue].removing -= 1;
-            }
+        for answer in self.operator.answers(world) {
+            let request = self.waiting.take().unwrap_or_else(|| panic!("an answer to nothing: {answer:?}"));
+            request.answered(oracle, &answer);
         }
         if world.clients[self.client()].closed.is_some() {
             // It said nothing for too long, and hears no more.
             self.waiting = None;
+        }
+    }
+}
+
+impl Request {
+    fn answered(&self, oracle: &mut Oracle, answer: &Answer) {
+        let Answer { number, status, .. } = answer;
+        assert_eq!(*number, self.number, "each request is answered once, in its turn");
+        let is_known = STATUSES.contains(status) || self.kind.statuses().contains(status);
+        assert!(is_known, "a request was answered {answer:?}: {self:?}");
+        if *status == 504 {
+            // Nobody knows when it is done.
+            return;
+        }
+        let count = oracle.message_count();
+        let own = &mut oracle.queues[self.queue];
+        match self.kind {
+            Kind::Remove | Kind::Move => {
+                own.removed = count;
+                own.removing -= 1;
+            }
+            Kind::Delete => {
+                own.deleting -= 1;
+                if *status == 204 && own.gone == self.gone {
+                    // It was made and gone within one event.
+                    oracle.vanished(self.queue, false);
+                }
+            }
+            Kind::Peek | Kind::Update | Kind::Create => {}
         }
     }
 }

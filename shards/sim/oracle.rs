@@ -36,13 +36,15 @@ pub(crate) struct Sent {
     pub(crate) color: &'static str,
     pub(crate) size: usize,
     pub(crate) ttl_ms: Option<u32>,
+    /// How often its queue had gone when its link was made, if that has a queue.
+    pub(crate) life: Option<usize>,
     /// It is not to be available at once.
     pub(crate) is_delayed: bool,
 }
 
 /// What the broker said to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     Waiting,
     Stored,
     Refused,
@@ -76,7 +78,7 @@ pub(crate) struct Message {
     pub(crate) sent: Sent,
     /// Its own number, or that of what was sent to a topic and came to a subscription as this.
     original: usize,
-    answer: Answer,
+    pub(crate) answer: Answer,
     pub(crate) fate: Fate,
     pub(crate) holder: Option<usize>,
     /// The transaction that it was sent in, and that it was sent to its holder in, while that has not ended.
@@ -93,6 +95,8 @@ pub(crate) struct Message {
     /// A consumer has accepted it, in time or late.
     pub(crate) was_accepted: bool,
     pub(crate) failed_max: u32,
+    /// It was in its queue when that went, and there were so many consumers by then.
+    pub(crate) buried_at: Option<usize>,
 }
 
 /// A consumer: one use of one receiver link.
@@ -100,6 +104,8 @@ pub(crate) struct Message {
 pub(crate) struct Consumer {
     pub(crate) peer: usize,
     pub(crate) queue: usize,
+    /// How often its queue had gone by then.
+    pub(crate) life: usize,
     pub(crate) selector: Option<Selector>,
     pub(crate) no_local: bool,
     pub(crate) browse: bool,
@@ -177,6 +183,7 @@ impl Oracle {
             is_dead: false,
             was_accepted: false,
             failed_max: 0,
+            buried_at: None,
         });
         self.messages.len() - 1
     }
@@ -243,8 +250,10 @@ impl Oracle {
         if self.messages[number].answer == Answer::Unknown {
             return;
         }
-        let posted =
-            self.messages[number].posted_in.map(|transaction| self.post_answered(transaction, outcome));
+        let is_gone = self.came_too_late(number, outcome);
+        let posted = self.messages[number]
+            .posted_in
+            .map(|transaction| self.post_answered(transaction, outcome, is_gone));
         let queue = &self.queues[self.messages[number].sent.queue];
         let message = &mut self.messages[number];
         assert_eq!(message.answer, Answer::Waiting, "message {number} is answered once");
@@ -253,6 +262,7 @@ impl Oracle {
             _ if posted == Some(false) => Answer::Refused,
             "accepted" => Answer::Stored,
             "rejected amqp:resource-limit-exceeded" if queue.may_refuse => Answer::Refused,
+            _ if is_gone => Answer::Refused,
             other => panic!("message {number} for {} was answered {other:?}", queue.name),
         };
         assert!(
@@ -280,6 +290,7 @@ impl Oracle {
         self.consumers.push(Consumer {
             peer,
             queue,
+            life: self.queues[queue].gone,
             selector,
             no_local,
             browse,
@@ -404,6 +415,7 @@ impl Oracle {
             NodeKind::Subscription(_) => self.copy_for(consumer.queue, number),
             NodeKind::Queue | NodeKind::Topic(_) => number,
         };
+        self.judge_life(index, number);
         let was_rejected = self.may_have_rejected(number) || self.may_be_removed(number);
         let (consumer, message) = (&self.consumers[index], &mut self.messages[number]);
         let name = &self.queues[consumer.queue].name;
@@ -427,10 +439,13 @@ impl Oracle {
                 );
                 (message.is_dead, message.fate, message.holder) = (true, Fate::Open, None);
                 message.failed_max = received.delivery_count;
+                // It begins anew where it is now.
+                (message.was_seen, message.delivery_count_seen) = (false, 0);
             }
         } else {
             // One that was too late for its deadline, or given up, may be read long after.
-            let may_be_late = message.is_loose || self.queues[consumer.queue].has_deadline;
+            let may_be_late =
+                message.is_loose || consumer.is_loose || self.queues[consumer.queue].has_deadline;
             assert!(
                 !message.is_dead || consumer.browse || may_be_late,
                 "message {number} came back from the dead: {message:?} {consumer:?}"
@@ -521,7 +536,8 @@ impl Oracle {
     /// Deliveries of a queue that its consumers hold; none where some may have been given up.
     pub(crate) fn held_of(&self, queue: usize) -> Option<usize> {
         let of_queue = || self.consumers.iter().filter(|consumer| consumer.queue == queue);
-        let is_sure = !self.queues[queue].has_deadline && !of_queue().any(|consumer| consumer.is_loose);
+        let is_sure = !self.queues[queue].has_deadline
+            && !of_queue().any(|consumer| consumer.is_attached && consumer.is_loose);
         is_sure.then(|| of_queue().map(|consumer| consumer.held.len()).sum())
     }
 

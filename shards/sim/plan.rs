@@ -8,6 +8,7 @@ use crate::oracle::Sent;
 use crate::random::Random;
 use crate::subscribing::{Subscription, TOPICS};
 use crate::tables;
+use crate::vanishing;
 
 /// A message's group, by its number.
 pub(crate) type Group = u8;
@@ -90,6 +91,12 @@ pub(crate) struct QueuePlan {
     pub(crate) removing: u32,
     /// Any message may be dropped, or fail too often.
     pub(crate) drops: bool,
+    /// It may be deleted while it is used, or go when it is not, and come back.
+    pub(crate) goes: bool,
+    /// How often it has gone.
+    pub(crate) gone: usize,
+    /// Requests to delete it that have not been answered for certain.
+    pub(crate) deleting: u32,
 }
 
 impl QueuePlan {
@@ -192,6 +199,8 @@ pub(crate) struct Plan {
     pub(crate) anonymous: bool,
     /// An operator is at work, too.
     pub(crate) operates: bool,
+    /// And deletes queues.
+    pub(crate) deletes: bool,
     pub(crate) peers_max: usize,
     pub(crate) weights: Vec<Weight>,
     /// Of a hundred steps, how many are actions of clients or of the world.
@@ -224,12 +233,13 @@ impl Plan {
         let topics = if random.one_in(2) { TOPICS.len() } else { 0 };
         queues.extend(TOPICS.iter().take(topics).enumerate().map(|(n, name)| plan_topic(n, name)));
         let serial_first = [0, 0, 0x7fff_ffe0, 0xffff_ff00][random.below(4)];
-        Plan {
+        let mut plan = Plan {
             shards,
             queues,
             topics,
             anonymous: random.one_in(3),
             operates: random.one_in(3),
+            deletes: false,
             peers_max: 2 + random.below(6),
             weights: draw_weights(random, shards),
             actions_percent: 5 + random.below(40),
@@ -247,7 +257,9 @@ impl Plan {
             accepts: 3 + random.below(8),
             credit_max: [2, 10, 300][random.below(3)],
             messages_max: [20, 100, 100, 400][random.below(4)],
-        }
+        };
+        vanishing::draw(random, &mut plan);
+        plan
     }
 
     pub(crate) fn queue_count(&self) -> usize {
@@ -348,6 +360,9 @@ pub(crate) fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
         removed: 0,
         removing: 0,
         drops: false,
+        goes: false,
+        gone: 0,
+        deleting: 0,
     }
 }
 

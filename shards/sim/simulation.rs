@@ -15,13 +15,14 @@ use crate::oracle::{Oracle, Settling};
 use crate::plan::{Action, Plan, TTL_MS_MAX};
 use crate::random::Random;
 use crate::rest;
+use crate::vanishing::{self, IDLE_EXPIRY_US_MAX, Lives};
 use crate::workload::Workload;
 use crate::world::{Actor, Setup, World};
 
 /// How long the broker waits for a silent peer.
 const IDLE_TIMEOUT_US: u64 = 10_000_000;
 
-/// How often every queue is emptied until nobody has to wait.
+/// How often every queue is emptied until somebody else who waited has been answered.
 const ROUNDS_MAX: usize = 30;
 
 /// Steps of the end after which something must have gone wrong.
@@ -72,6 +73,7 @@ pub struct Simulation {
     oracle: Oracle,
     faults: Faults,
     operating: Option<Operating>,
+    lives: Lives,
     /// When everything is checked next.
     check_at: u64,
     /// Messages in all queues, at the last check.
@@ -101,11 +103,12 @@ impl Simulation {
         });
         Simulation {
             options,
-            world,
-            operating,
             random,
             names: plan.queues[..plan.queue_count()].iter().map(|queue| queue.name.clone()).collect(),
             oracle: Oracle::new(plan.queues.clone()),
+            lives: Lives::new(&plan, &world),
+            operating,
+            world,
             plan,
             workload,
             faults: Faults::default(),
@@ -162,6 +165,9 @@ impl Simulation {
         if stalled != self.stalled_targets {
             self.stalled_targets = stalled;
             self.loosen();
+        }
+        for queue in self.lives.gone(&self.world, &self.names) {
+            self.workload.vanished(&mut self.oracle, queue);
         }
         self.workload.confirm(&mut self.world, &mut self.oracle);
         if self.world.events >= self.check_at {
@@ -222,7 +228,7 @@ impl Simulation {
         let Simulation { world, random, plan, workload, oracle, faults, messages, .. } = self;
         let client = workload.peers[peer].client;
         match action {
-            Action::AttachSender => workload.attach_sender(world, (random, plan), peer),
+            Action::AttachSender => workload.attach_sender(world, oracle, (random, plan), peer),
             Action::AttachReceiver => workload.attach_receiver(world, oracle, (random, plan), peer),
             Action::Send if *messages < plan.messages_max => {
                 workload.send(world, oracle, (random, plan), peer);
@@ -334,6 +340,9 @@ impl Simulation {
             }
         }
         self.oracle.check_owed(false);
+        self.world.pass(IDLE_EXPIRY_US_MAX);
+        self.rest();
+        vanishing::check_gone(&self.world, &self.oracle.queues);
         checkers::check_empty(&self.world, &self.names);
         let dropped: Vec<u64> = self.names.iter().map(|name| checkers::dropped(&self.world, name)).collect();
         self.oracle.finish(&dropped);
@@ -356,14 +365,18 @@ impl Simulation {
         }
         self.rest();
         // Who was stopped at a full queue goes on when it was emptied, and fills it again.
-        for _ in 0..ROUNDS_MAX {
+        let (mut fewest, mut patience) = (usize::MAX, ROUNDS_MAX);
+        while patience > 0 {
             (0..self.names.len()).for_each(|queue| self.take_all(queue));
-            if peers.iter().all(|peer| self.workload.is_answered(*peer)) {
+            let waiting: usize = peers.iter().map(|peer| self.workload.unanswered(*peer)).sum();
+            if waiting == 0 {
                 rest::check_senders(&self.world, &self.workload, &self.oracle);
                 return;
             }
+            patience = if waiting < fewest { ROUNDS_MAX } else { patience - 1 };
+            fewest = waiting.min(fewest);
         }
-        panic!("producers wait for ever");
+        panic!("producers wait for ever for {fewest} answers");
     }
 
     fn end_dealings(&mut self) {

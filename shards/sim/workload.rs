@@ -3,7 +3,7 @@
 //! A [`Peer`] is a client of the world with its links, by their numbers. A number is used again only after the link of that number has
 //! ended, and what has arrived is told to the oracle after every act of a client, so a number always means one link.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_wire::amqp10::{DeliveryState, Header, Modified, Outcome, Properties, Value};
@@ -29,6 +29,8 @@ pub(crate) enum Use {
         /// Where to, unless each message says so.
         queue: Option<usize>,
         stream: usize,
+        /// How often that queue had gone by then.
+        life: usize,
     },
     /// The oracle's number of the consumer.
     Receiver { consumer: usize },
@@ -49,6 +51,8 @@ pub(crate) struct Peer {
     /// It said close.
     pub(crate) is_closing: bool,
     pub(crate) links: BTreeMap<u32, Use>,
+    /// Links that it knows to be attached.
+    pub(crate) confirmed: BTreeSet<u32>,
     pub(crate) dealings: Dealings,
     /// Messages and their streams, by token.
     pub(crate) waiting: BTreeMap<u64, (usize, usize)>,
@@ -104,6 +108,7 @@ impl Workload {
             was_silent: false,
             is_closing: false,
             links: BTreeMap::new(),
+            confirmed: BTreeSet::new(),
             dealings: Dealings::default(),
             waiting: BTreeMap::new(),
             said: Vec::new(),
@@ -115,6 +120,7 @@ impl Workload {
     pub(crate) fn attach_sender(
         &mut self,
         world: &mut World,
+        oracle: &Oracle,
         (random, plan): (&mut Random, &Plan),
         peer: usize,
     ) {
@@ -124,12 +130,13 @@ impl Workload {
         let anonymous = plan.anonymous && random.one_in(3);
         let queue = (!anonymous).then(|| random.below(plan.queues.len()));
         let address = queue.map(|queue| plan.queues[queue].address()).unwrap_or_default();
+        let life = queue.map_or(0, |queue| oracle.queues[queue].gone);
         let link_name = self.link_name();
         let peer = &mut self.peers[peer];
         let options = SenderOptions { anonymous, ..SenderOptions::default() };
         let link = world.clients[peer.client].attach_sender(&link_name, &address, &options);
         self.streams += 1;
-        peer.links.insert(link.0, Use::Sender { queue, stream: self.streams });
+        peer.links.insert(link.0, Use::Sender { queue, stream: self.streams, life });
     }
 
     pub(crate) fn attach_receiver(
@@ -226,11 +233,11 @@ impl Workload {
         index: usize,
     ) {
         let peer = &mut self.peers[index];
-        let senders: Vec<(u32, Option<usize>, usize)> = peer
+        let senders: Vec<(u32, Option<usize>, usize, usize)> = peer
             .links
             .iter()
             .filter_map(|(link, used)| match used {
-                Use::Sender { queue, stream } => Some((*link, *queue, *stream)),
+                Use::Sender { queue, stream, life } => Some((*link, *queue, *stream, *life)),
                 Use::Receiver { .. } | Use::Coordinator | Use::Ending => None,
             })
             .collect();
@@ -241,9 +248,10 @@ impl Workload {
             if peer.waiting.len() >= WAITING_MAX {
                 return;
             }
-            let (link, queue, stream) = senders[random.below(senders.len())];
+            let (link, queue, stream, life) = senders[random.below(senders.len())];
             let to = queue.unwrap_or_else(|| random.below(plan.queues.len()));
-            let sent = draw_message(random, plan, (to, stream, index));
+            let life = queue.map(|_| life);
+            let sent = Sent { life, ..draw_message(random, plan, (to, stream, index)) };
             let number = oracle.sent(sent.clone());
             // Only without an address of the link does the message's count.
             let address = queue.is_none().then(|| plan.queues[to].address());
@@ -438,10 +446,15 @@ impl Workload {
             }
         }
         for (link, error) in client.detached.iter() {
+            peer.confirmed.remove(&link.0);
             match peer.links.remove(&link.0) {
                 Some(Use::Ending) | None => {}
                 // Its attach was late, and somebody else has the subscription by now.
                 Some(used @ Use::Receiver { .. }) if error.as_deref() == Some("amqp:link:stolen") => {
+                    end_of_use(used, oracle, false);
+                }
+                Some(used) if oracle.may_have_ended(used, error.as_deref()) => {
+                    oracle.cut(used);
                     end_of_use(used, oracle, false);
                 }
                 Some(used) => {
@@ -453,6 +466,9 @@ impl Workload {
         for link in std::mem::take(&mut client.attached) {
             if let Some(Use::Receiver { consumer }) = peer.links.get(&link.0) {
                 oracle.confirmed(*consumer);
+            }
+            if peer.links.contains_key(&link.0) {
+                peer.confirmed.insert(link.0);
             }
         }
         client.detached.clear();
@@ -521,13 +537,16 @@ impl Workload {
         }
     }
 
-    /// Every message of a client's senders was answered.
-    pub(crate) fn is_answered(&self, index: usize) -> bool {
+    /// Messages of a client's senders that were not answered.
+    pub(crate) fn unanswered(&self, index: usize) -> usize {
         let peer = &self.peers[index];
         let sends = |stream| {
             peer.links.values().any(|used| matches!(used, Use::Sender { stream: own, .. } if *own == stream))
         };
-        !peer.is_alive || peer.is_closing || !peer.waiting.values().any(|(_, stream)| sends(*stream))
+        if !peer.is_alive || peer.is_closing {
+            return 0;
+        }
+        peer.waiting.values().filter(|(_, stream)| sends(*stream)).count()
     }
 
     /// What a client has said and the broker has surely heard is certain from here on.
@@ -558,6 +577,7 @@ fn draw_message(random: &mut Random, plan: &Plan, (queue, stream, peer): (usize,
         color: COLORS[random.below(COLORS.len())],
         size,
         ttl_ms: (plan.ttl && random.one_in(3)).then(|| 1 + random.below(TTL_MS_MAX as usize) as u32),
+        life: None,
         is_delayed: plan.delays && random.one_in(4),
     }
 }

@@ -523,21 +523,25 @@ impl World {
     pub(crate) fn effects(&mut self, shard: usize) {
         let mut effects = Vec::new();
         self.shards[shard].take_effects(&mut effects);
+        let mut broken = Vec::new();
         for effect in effects {
-            self.effect(shard, effect);
+            broken.extend(self.effect(shard, effect));
+        }
+        // What the shard had said by then goes before what it says of this.
+        for connection in broken {
+            self.apply(shard, Event::Lost { connection });
         }
     }
 
-    fn effect(&mut self, shard: usize, effect: Effect) {
+    /// A connection that was registered and is broken already comes back.
+    fn effect(&mut self, shard: usize, effect: Effect) -> Option<ConnectionSlot> {
         match effect {
             Effect::Register { connection, socket: Socket(client) } => {
                 let socket = &mut self.sockets[client as usize];
                 socket.shard = shard;
                 socket.slot = Some(connection);
                 socket.reading = true;
-                if !socket.open {
-                    self.apply(shard, Event::Lost { connection });
-                }
+                return (!socket.open).then_some(connection);
             }
             Effect::Flush { connection } => {
                 if let Some(client) = self.client_of(shard, connection) {
@@ -580,6 +584,7 @@ impl World {
             | Effect::ReadSegment { .. }
             | Effect::FreeSegments { .. } => self.disks[shard].handle(self.now, effect),
         }
+        None
     }
 
     fn start_send(&mut self, client: usize) {

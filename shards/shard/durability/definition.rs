@@ -6,9 +6,7 @@
 use bytes::Bytes;
 use corelane_engine::QueueId;
 use corelane_journal as journal;
-use corelane_wire::amqp10::Encode;
-use rkyv::rancor::Error;
-use rkyv::{Archive, Deserialize, Serialize};
+use corelane_wire::amqp10::{Encode, ListWriter, Value};
 
 use super::{Kept, Said};
 use crate::Shard;
@@ -20,16 +18,6 @@ use crate::subscription::{NoLocal, Terms};
 /// The kinds of queues, as they are written.
 const QUEUE: u8 = 1;
 const SUBSCRIPTION: u8 = 2;
-
-/// A durable subscription's terms, as they are written.
-#[derive(Archive, Serialize, Deserialize)]
-struct SavedTerms {
-    topic: String,
-    selector: Option<String>,
-    /// The hash of the container's name whose messages it does not get.
-    not_from: Option<u64>,
-    shared: bool,
-}
 
 /// A queue that was there.
 pub(super) struct Defined {
@@ -119,21 +107,26 @@ fn encode_terms(terms: &Terms) -> Bytes {
         // One that lives for its connection is not written.
         Some(NoLocal::Connection(_)) | None => None,
     };
-    let selector = selector.as_deref().map(str::to_owned);
-    let saved = SavedTerms { topic: (**topic).to_owned(), selector, not_from, shared: *shared };
-    match rkyv::to_bytes::<Error>(&saved) {
-        Ok(bytes) => Bytes::from_owner(bytes),
-        Err(error) => unreachable!("memory takes what is written to it: {error}"),
-    }
+    let mut bytes = Vec::new();
+    let mut list = ListWriter::new(&mut bytes);
+    list.field(&&**topic);
+    list.optional(&selector.as_deref());
+    list.optional(&not_from);
+    list.field(shared);
+    list.finish();
+    bytes.into()
 }
 
 fn decode_terms(bytes: &[u8]) -> Result<Terms, String> {
-    let saved: SavedTerms = rkyv::from_bytes::<_, Error>(bytes).map_err(|error| error.to_string())?;
-    Ok(Terms {
-        topic: saved.topic.into(),
-        selector: saved.selector.map(Into::into),
-        no_local: saved.not_from.map(NoLocal::Container),
-        durable: true,
-        shared: saved.shared,
-    })
+    let Ok(Value::List(list)) = Value::decode(bytes) else { return Err("its terms are no list".to_owned()) };
+    let fields: Vec<Value<'_>> = list.iter().flatten().collect();
+    let [Value::String(topic), selector, not_from, Value::Boolean(shared)] = *fields else {
+        return Err("its terms make no sense".to_owned());
+    };
+    let container = match not_from {
+        Value::Ulong(container) => Some(NoLocal::Container(container)),
+        _ => None,
+    };
+    let selector = selector.as_str().map(Into::into);
+    Ok(Terms { topic: topic.into(), selector, no_local: container, durable: true, shared })
 }

@@ -8,7 +8,7 @@ use super::Said;
 use crate::Shard;
 use crate::effect::Effect;
 use crate::event::ConnectionSlot;
-use crate::mail::{LinkRef, Mail, PublishOutcome, Stored, TransactionKey, Vote};
+use crate::mail::{Handoff, LinkRef, Mail, PublishOutcome, Stored, TransactionKey, Vote};
 use crate::management::Answer;
 use crate::publish::Delivery;
 
@@ -16,6 +16,8 @@ use crate::publish::Delivery;
 pub(super) enum Promise {
     /// A producer of a connection here hears that its messages are stored.
     Stored(Stored),
+    /// The shard that handed messages off hears what became of them.
+    HandoffStored { to: usize, handoff: Handoff },
     /// Another shard gets this.
     Post { to: usize, mail: Mail },
     /// This shard's own vote counts.
@@ -80,6 +82,16 @@ impl Shard {
         let (transaction, outcome) = (None, PublishOutcome::Stored);
         let stored = Stored { link, first, last, bytes: 0, settled, transaction, outcome };
         durability.promise(ticket, Promise::Stored(stored));
+    }
+
+    /// What became of messages goes back to the shard that handed them off, when what was said since the mark is synced.
+    pub(crate) fn answer_handoff_kept(&mut self, mark: Ticket, to: usize, handoff: Handoff) {
+        match (self.said_since(mark), &mut self.durability) {
+            (Some(ticket), Some(durability)) => {
+                durability.promise(ticket, Promise::HandoffStored { to, handoff });
+            }
+            (_, _) => self.answer_handoff(to, handoff),
+        }
     }
 
     /// Puts mail into a lane to another shard, when what was said since the mark is synced.
@@ -172,6 +184,7 @@ impl Shard {
     fn keep_promise(&mut self, now: u64, promise: Promise) {
         match promise {
             Promise::Stored(stored) => self.on_kept(&stored),
+            Promise::HandoffStored { to, handoff } => self.answer_handoff(to, handoff),
             Promise::Post { to, mail } => self.post(to, Lane::Control, mail),
             Promise::Voted { transaction, vote } => self.on_voted(now, self.index, transaction, vote),
             Promise::Decided { transaction, parts } => self.on_decision_kept(now, transaction, &parts),

@@ -6,6 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use corelane_shard::DestinationRule;
 use corelane_sim::{HotPath, SenderOptions, Setup, World};
 use corelane_wire::amqp10::{Header, Properties};
 
@@ -99,4 +100,40 @@ fn a_queue_that_was_used_and_is_not_takes_little_memory() {
     let after = use_queues(QUEUES / 8, QUEUES);
     let each = after.saturating_sub(before) / (QUEUES - QUEUES / 8);
     assert!(each <= 2048, "{each} B");
+}
+
+#[test]
+fn a_queue_that_was_deleted_leaves_hardly_any_memory_behind() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let idle = DestinationRule {
+        pattern: "queue.>".to_owned(),
+        idle_expiry_us: Some(1_000_000),
+        ..DestinationRule::default()
+    };
+    let mut world = World::new(&Setup { verify: false, rules: vec![idle], ..Setup::new(1) });
+    let client = world.connect(0);
+    let options = SenderOptions { anonymous: true, ..SenderOptions::default() };
+    let sender = world.clients[client].attach_sender("s", "", &options);
+    world.run();
+    let before = LIVE.load(Relaxed);
+    for n in 0..QUEUES {
+        let to = format!("queue.{n}");
+        let properties = Properties { to: Some(&to), ..Properties::default() };
+        world.clients[client].send_with(sender, "m", &properties, &[], &Header::default());
+        if n % 100 == 0 {
+            world.run();
+        }
+    }
+    // The last one is still used, so tables cannot simply be as short as they were.
+    world.clients[client].attach_sender("last", &format!("queue.{}", QUEUES - 1), &SenderOptions::default());
+    world.run();
+    let full = LIVE.load(Relaxed);
+    for _ in 0..100 {
+        world.advance(1_000_000);
+    }
+    world.clients[client].outcomes = Vec::new();
+    assert_eq!(world.shards[0].queue_count(), 1);
+    let left = LIVE.load(Relaxed).saturating_sub(before) / QUEUES;
+    // Of that, a good part are the spare chunks, however many queues there were.
+    assert!(left <= 800, "{left} B of {}", (full - before) / QUEUES);
 }

@@ -34,6 +34,35 @@ fn browsers_get_messages_in_parts() {
     }
 }
 
+/// What a browser's peer cannot take yet waits for it: nobody else wants it back, and it is not sent again.
+#[test]
+fn a_far_browser_that_reads_slowly_misses_nothing() {
+    for size in [1_000, 50_000] {
+        let count = 1 + 3_000_000 / size;
+        let bodies: Vec<String> = (0..count).map(|n| format!("{n:>size$}")).collect();
+        for seed in 0..4 {
+            let mut world = World::new(&Setup { seed, verify: false, ..Setup::new(2) });
+            let client = settled_client(&mut world);
+            let far = name_at(1, 2);
+            let producer = world.connect(1);
+            let sender = world.clients[producer].attach_sender("s", &far, &SenderOptions::default());
+            for body in &bodies {
+                world.clients[producer].send(sender, body);
+            }
+            let options = ReceiverOptions { browse: true, ..ReceiverOptions::default() };
+            let browser = world.clients[client].attach_receiver("b", &far, &options);
+            world.clients[client].credit(browser, count as u32);
+            for round in 0..200 {
+                world.client_reads(client, round % 5 == 0);
+                world.step();
+            }
+            world.client_reads(client, true);
+            world.run();
+            assert!(world.clients[client].bodies(browser) == bodies, "size {size}, seed {seed}");
+        }
+    }
+}
+
 /// A message in parts makes its link busy; those behind it that come back are not overtaken by those behind them.
 #[test]
 fn nothing_overtakes_what_came_back() {

@@ -1,6 +1,7 @@
 //! Deliveries that are sent inside a transaction, and who may say what about them; transactions while shards stall and connections move.
 
 use corelane_protocol::amqp10::LinkId;
+use corelane_shard::DestinationRule;
 use corelane_shard::limits::TRANSACTION_ACQUIRED_MAX;
 use corelane_sim::{Operator, ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
 use corelane_wire::amqp10::{DeliveryState, Outcome};
@@ -200,6 +201,30 @@ fn a_transaction_does_not_commit_without_what_was_taken_out_of_it() {
         assert_eq!(stage.discharge(noted, false), "rejected amqp:transaction:rollback", "{shards} shards");
         assert_eq!(stage.left(), ["a", "b"]);
         assert_eq!(stage.waiting(), 0);
+    }
+}
+
+/// Settled at once or with the transaction: what its consumer had for too long is its queue's again.
+#[test]
+fn s71_an_outcome_that_comes_after_the_ack_deadline_does_not_commit() {
+    for shards in [1, 2] {
+        for options in [ReceiverOptions::default(), second()] {
+            let mut stage = Stage::new(shards, &options, &["a"]);
+            let (pattern, ack_deadline_us) = (stage.queue.clone(), Some(1_000_000));
+            let rule = DestinationRule { pattern, ack_deadline_us, ..DestinationRule::default() };
+            stage.world.change_destinations(vec![rule]);
+            stage.world.clients[stage.client].credit(stage.receiver, 1);
+            let number = stage.declare();
+            stage.world.advance(2_000_000);
+            stage.settle_in(0, number);
+            assert_eq!(
+                stage.discharge(number, false),
+                "rejected amqp:transaction:rollback",
+                "{shards} shards"
+            );
+            assert_eq!(stage.left(), ["a"]);
+            assert_eq!(stage.waiting(), 0);
+        }
     }
 }
 
