@@ -110,7 +110,6 @@ impl Promises {
     pub(crate) fn deliver(&mut self, now: u64, (message, node): (usize, usize), first: bool, failed: u32) {
         self.deliveries += 1;
         let what = format!("{message} of {}", self.nodes[node].name);
-
         assert!(!self.is_unseen(message), "{what} is delivered before it is committed");
         let sent = &self.messages[message];
         assert!(!sent.is_past || sent.durable, "{what} is delivered after a crash and was transient");
