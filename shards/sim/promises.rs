@@ -122,15 +122,7 @@ impl Promises {
         }
         let copy = self.copies.entry((message, node)).or_default();
         let is_back = std::mem::take(&mut copy.is_unheard) || copy.settled == Settled::Rejected;
-<<<<<<< HEAD
         assert!(is_back || copy.settled == Settled::No, "{what} is delivered and settled: {copy:?}");
-=======
-        assert!(
-            is_back || copy.settled == Settled::No,
-            "{what} is delivered and settled: {copy:?}, {:?}",
-            if let Settled::In(t) = copy.settled { Some(&self.transactions[t]) } else { None }
-        );
->>>>>>> durable
         assert!(!copy.is_held, "{what} is delivered twice");
         assert!(!first || copy.delivered == 0, "{what} is delivered again and does not say so");
         assert!(
