@@ -312,9 +312,9 @@ impl Promises {
             if *fate != Fate::Commit {
                 continue;
             }
-            let is_there = |message: &usize| {
-                self.messages[*message].to.iter().any(|node| there.contains(&(*message, *node)))
-            };
+            // It may have died meanwhile.
+            let is_there =
+                |message: &usize| there.range((*message, 0)..=(*message, usize::MAX)).next().is_some();
             let is_back = |accept: &(usize, usize)| there.contains(accept);
             let is_kept = |(message, node): &(usize, usize)| {
                 let sent = &self.messages[*message];

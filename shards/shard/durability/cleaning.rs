@@ -129,7 +129,15 @@ impl Durability {
                 is_there.then_some(Said::DecidedAgain { name, participants })
             }
             Record::Removed(record) => Some(Said::Carried(Box::new(Record::Removed(record)))),
-            Record::Returned(record) => Some(Said::Carried(Box::new(Record::Returned(record)))),
+            Record::Returned(record) => {
+                let queue = self.by_uid.get(&record.uid).copied();
+                let place = Place(record.place);
+                match queue.filter(|queue| engine.message_at(*queue, place).is_some()) {
+                    // As it is now: it may have come back again since, and what is said last holds.
+                    Some(queue) => Some(Said::Returned { queue, place }),
+                    None => Some(Said::Carried(Box::new(Record::Returned(record)))),
+                }
+            }
             Record::QueueDeleted(record) => Some(Said::Carried(Box::new(Record::QueueDeleted(record)))),
             Record::Done(record) => Some(Said::Carried(Box::new(Record::Done(record)))),
             Record::Started(_) | Record::Stopped(_) | Record::Manifest(_) => None,
