@@ -377,7 +377,8 @@ impl Shard {
     #[inline]
     pub(crate) fn next_segment_deadline(&self) -> Option<u64> {
         let durability = self.durability.as_ref()?;
-        let waits = durability.refused.is_some() && !durability.preparing;
+        let asks = !durability.preparing && !durability.journal.is_failed();
+        let waits = durability.refused.is_some() && asks && durability.journal.spare_wanted().is_some();
         waits.then_some(durability.prepare_at)
     }
 
