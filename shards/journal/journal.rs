@@ -195,6 +195,11 @@ impl Journal {
         self.segments.next_to_clean(current, idle)
     }
 
+    /// The segment to clean cannot be read, or not all of it: it stays, and others are cleaned.
+    pub fn leave_uncleaned(&mut self, segment: u32) {
+        self.segments.leave_uncleaned(segment);
+    }
+
     /// Reads a closed segment, for cleaning. `None`: it is not one.
     pub fn reader(&self, number: u32) -> Option<SegmentReader> {
         let closed = number < self.segment();

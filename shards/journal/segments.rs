@@ -30,6 +30,8 @@ pub(crate) struct Segment {
     pub(crate) things: u64,
     pub(crate) shared: u64,
     pub(crate) pins: BTreeMap<u32, Pin>,
+    /// It cannot be read, and so not be cleaned.
+    pub(crate) is_bad: bool,
 }
 
 /// What a batch says, until it is known in which segment it lies.
@@ -109,6 +111,13 @@ impl Segments {
         self.table.range(start..).map(|(number, _)| *number).take_while(move |number| *number <= end)
     }
 
+    pub(crate) fn leave_uncleaned(&mut self, number: u32) {
+        if self.is_cleaning(number) {
+            self.cleaning = None;
+            self.change(number, |segment| segment.is_bad = true);
+        }
+    }
+
     pub(crate) fn is_cleaning(&self, number: u32) -> bool {
         self.cleaning == Some(number)
     }
@@ -186,14 +195,14 @@ impl Segments {
         if total <= 2 * live + idle {
             return None;
         }
-        let worthwhile = closed().filter(|(_, segment)| segment.live() > 0);
+        let worthwhile = closed().filter(|(_, segment)| segment.live() > 0 && !segment.is_bad);
         let parts = |segment: &Segment| segment.live() * 1024 / u64::from(segment.size.max(1));
         let mut number = worthwhile.min_by_key(|(_, segment)| parts(segment)).map(|(number, _)| *number)?;
         // What has copies of an older one's messages would not be free before that one is.
         while let Some(older) = self.table.get(&number).and_then(oldest_copied) {
             number = older;
         }
-        if self.table.get(&number).is_none_or(|segment| segment.live() == 0) {
+        if self.table.get(&number).is_none_or(|segment| segment.live() == 0 || segment.is_bad) {
             return None;
         }
         self.cleaning = Some(number);

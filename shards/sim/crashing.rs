@@ -133,7 +133,7 @@ impl Crashing {
         let shards = options.shards.unwrap_or(1 + random.below(3));
         let latency_us_max = [0, 50, 3_000, 800_000][random.below(4)];
         let disk = DiskSetup {
-            segment_bytes: 4096 * (4 + random.below(13) as u32),
+            segment_bytes: 4096 * (10 + random.below(13) as u32),
             batch_bytes_max: 4096 * (1 + random.below(3) as u32),
             segments_idle_max: 2 + random.below(2) as u32,
             files_max: if random.one_in(4) { 5 + random.below(4) } else { usize::MAX },

@@ -3,8 +3,9 @@
 //! The segment is read piece by piece, and what still holds is said again, as it is now; then its file is free. One piece is on its
 //! way, or one piece's records in the line, at a time: what else is said is never behind more than that.
 
-use corelane_engine::{Engine, Place};
+use corelane_engine::{Engine, Place, QueueId};
 use corelane_journal::{Position, Record, SegmentReader};
+use hashbrown::HashSet;
 
 use super::{Durability, Said};
 use crate::Shard;
@@ -22,6 +23,8 @@ pub(super) struct Cleaning {
     reads: bool,
     /// Everything has been said.
     ended: bool,
+    /// Of these it is said how they came back.
+    returned: HashSet<(QueueId, Place)>,
 }
 
 impl Shard {
@@ -39,7 +42,14 @@ impl Shard {
         if durability.cleaning.is_none() {
             let Some(segment) = durability.journal.next_to_clean() else { return };
             let Some(reader) = durability.journal.reader(segment) else { return };
-            durability.cleaning = Some(Cleaning { segment, reader, offset: 0, reads: false, ended: false });
+            durability.cleaning = Some(Cleaning {
+                segment,
+                reader,
+                offset: 0,
+                reads: false,
+                ended: false,
+                returned: HashSet::new(),
+            });
         }
         let is_said = durability.line.is_empty();
         let Some(cleaning) = &mut durability.cleaning else { return };
@@ -65,6 +75,7 @@ impl Shard {
             Err(reason) => {
                 cleaning.ended = true;
                 durability.cleaning = Some(cleaning);
+                durability.journal.leave_uncleaned(number);
                 let text = format!(
                     "segment {number} of the journal cannot be read, so it cannot be cleaned: {reason}"
                 );
@@ -74,19 +85,23 @@ impl Shard {
         };
         debug_assert_eq!(cleaning.offset, offset);
         cleaning.offset += bytes.len() as u64;
+        let Cleaning { reader, returned, .. } = &mut cleaning;
         let mut each = |position: Position, record: Record<'_>| {
-            if let Some(again) = durability.again(engine, queues, participations, position, record) {
+            let again = durability.again(engine, queues, participations, returned, position, record);
+            if let Some(again) = again {
                 durability.say(again);
             }
         };
-        let fed = cleaning.reader.feed(bytes, &mut each);
+        let fed = reader.feed(bytes, &mut each);
         let ends = bytes.is_empty() || !matches!(fed, Ok(corelane_journal::Feed::More));
         if ends {
-            let end = cleaning.reader.finish(&mut each);
+            let end = reader.finish(&mut each);
             cleaning.ended = true;
             // What cannot be read stays where somebody may look for it.
             if fed.is_ok() && end.is_ok_and(|end| end.damage.is_empty()) {
                 durability.say(Said::Cleaned { segment: number });
+            } else {
+                durability.journal.leave_uncleaned(number);
             }
         }
         durability.cleaning = Some(cleaning);
@@ -100,6 +115,7 @@ impl Durability {
         engine: &Engine<Message>,
         queues: &Queues,
         participations: &Participations,
+        returned: &mut HashSet<(QueueId, Place)>,
         position: Position,
         record: Record<'_>,
     ) -> Option<Said> {
@@ -132,9 +148,14 @@ impl Durability {
             Record::Returned(record) => {
                 let queue = self.by_uid.get(&record.uid).copied();
                 let place = Place(record.place);
-                match queue.filter(|queue| engine.message_at(*queue, place).is_some()) {
-                    // As it is now: it may have come back again since, and what is said last holds.
-                    Some(queue) => Some(Said::Returned { queue, place }),
+                let there = queue.and_then(|queue| Some((queue, engine.message_at(queue, place)?.position?)));
+                match there {
+                    // It is said again itself, with its counts.
+                    Some((_, message)) if message.segment == position.segment => None,
+                    // As it is now, and once: it may have come back again since, and what is said last holds.
+                    Some((queue, _)) => {
+                        returned.insert((queue, place)).then_some(Said::Returned { queue, place })
+                    }
                     None => Some(Said::Carried(Box::new(Record::Returned(record)))),
                 }
             }

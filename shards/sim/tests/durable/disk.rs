@@ -194,8 +194,20 @@ fn a_segment_that_cannot_be_read_is_not_cleaned_and_loses_nothing() {
         stage.world.warnings
     );
     stage.world.disks[0].unreadable = false;
-    assert_eq!(stage.crash().messages(), 1);
-    assert_eq!(stage.take_bodies("rare"), ["rare"]);
+    let before = stage.world.disks[0].freed;
+    stage.send("rare", &["rarer"]);
+    for _ in 0..150 {
+        (0..10).for_each(|_| {
+            stage.post(sender, &filler);
+        });
+        stage.world.run();
+        stage.world.clients[stage.client].accept_all(receiver);
+        stage.world.run();
+    }
+    assert!(stage.world.disks[0].freed > before + 5, "the others are cleaned");
+    assert!(stage.world.disks[0].segments().len() <= 9, "{:?}", stage.world.disks[0].segments());
+    assert_eq!(stage.crash().messages(), 2);
+    assert_eq!(stage.take_bodies("rare"), ["rare", "rarer"]);
 }
 
 #[test]
