@@ -72,6 +72,12 @@ const ROOMS: &[Room] = &[
         rooms: &["corelane-protocol", "corelane-wire"],
         crates: None,
     },
+    Room {
+        folder: "scripts/crash",
+        package: "corelane-crash",
+        rooms: &["corelane-protocol", "corelane-wire"],
+        crates: None,
+    },
     Room { folder: "scripts/tidy", package: "corelane-tidy", rooms: &[], crates: None },
 ];
 

@@ -53,6 +53,7 @@ impl<M: Message> Engine<M> {
     }
 
     /// Fills a new entry, and shows it to those that may see it.
+    #[inline]
     pub(crate) fn occupy(
         &mut self,
         now: u64,
@@ -222,6 +223,7 @@ impl<M: Message> Engine<M> {
     }
 
     /// Removes an entry that is in no list any more, for good.
+    #[inline]
     pub(crate) fn spend(&mut self, entry: EntryRef) {
         let is_kept = self.store.entry(entry).message.as_ref().is_some_and(Message::is_kept);
         let at = is_kept.then(|| (self.queue_id(self.store.queue(entry)), self.store.place(entry)));

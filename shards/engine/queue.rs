@@ -326,6 +326,7 @@ impl Entries {
     }
 
     /// The entry at a place, if it is still there.
+    #[inline]
     pub(crate) fn find<M>(&self, store: &Store<M>, place: Place) -> Option<EntryRef> {
         store.find(self.trees.get(place.level())?, place.sequence())
     }

@@ -120,6 +120,7 @@ impl<M> Store<M> {
     }
 
     /// Takes the next place of a tree. The entry there is vacant and must be filled. None: no more chunks.
+    #[inline]
     pub(crate) fn append(&mut self, tree: &mut Tree, queue: u32, level: usize) -> Option<EntryRef> {
         let (number, position) = (tree.next >> CHUNK_BITS, tree.next & SLOT);
         if tree.tail == NONE || self.chunks[tree.tail as usize].number != number {

@@ -321,15 +321,28 @@ impl Shard {
             self.engine.commit_retired(now, queue, place, outcome);
         }
         for Posted { queue, place, .. } in part.posted {
-            let message = self.engine.message_at(queue, place);
-            if message.is_some_and(|message| message.is_kept && message.position.is_none()) {
+            let keeping = self.keeping_posted(queue, place);
+            if keeping != Keeping::Not {
                 // It was shown to nobody before.
-                self.keep_message(queue, place, Keeping::Kept);
+                self.keep_message(queue, place, keeping);
                 self.note_replaced();
             }
-            self.engine.commit_pending(now, queue, place);
+            if keeping != Keeping::BeforeDelivery {
+                self.engine.commit_pending(now, queue, place);
+            }
         }
         self.end_group();
+    }
+
+    /// What becomes of a message that was posted and is not written yet; others are on the disk, or never will be.
+    fn keeping_posted(&self, queue: QueueId, place: Place) -> Keeping {
+        let message = self.engine.message_at(queue, place);
+        let is_unwritten = message.is_some_and(|message| message.is_kept && message.position.is_none());
+        match self.queues.get(queue).filter(|_| is_unwritten) {
+            Some(node) if node.destination.deliver_after_sync => Keeping::BeforeDelivery,
+            Some(_) => Keeping::Kept,
+            None => Keeping::Not,
+        }
     }
 
     /// What was prepared and written is done.

@@ -12,6 +12,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use corelane_engine::{AttachRefusal, ConsumerId, ConsumerSpec, QueueId};
@@ -62,7 +63,7 @@ pub(crate) struct QueueNode {
     /// What the journal knows it by, if it does.
     pub(crate) kept: Option<Box<Kept>>,
     /// When its idle time is looked at, if it is.
-    idle_watched: Option<u64>,
+    idle_watched: Option<NonZeroU64>,
 }
 
 /// Why a queue is there.
@@ -189,8 +190,8 @@ impl Queues {
         let Some(node) = self.get_mut(queue) else { return };
         let Some(after) = node.destination.idle_expiry_us.filter(|_| node.is_unused()) else { return };
         let deadline = node.unused_since.saturating_add(after);
-        if node.idle_watched.is_none_or(|watched| deadline < watched) {
-            node.idle_watched = Some(deadline);
+        if node.idle_watched.is_none_or(|watched| deadline < watched.get()) {
+            node.idle_watched = NonZeroU64::new(deadline);
             self.idle.push(Reverse((deadline, queue)));
         }
     }
@@ -203,7 +204,8 @@ impl Queues {
 
     /// Whether a queue that is due has been unused for too long.
     fn is_expired(&mut self, now: u64, (deadline, queue): (u64, QueueId)) -> bool {
-        let Some(node) = self.get_mut(queue).filter(|node| node.idle_watched == Some(deadline)) else {
+        let Some(node) = self.get_mut(queue).filter(|node| node.idle_watched == NonZeroU64::new(deadline))
+        else {
             return false;
         };
         node.idle_watched = None;

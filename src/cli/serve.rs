@@ -69,6 +69,11 @@ pub(super) struct ServeArguments {
           value_parser = count(setting::SEGMENT_SIZE))]
     segment_size: Option<u64>,
 
+    /// Room on the disk that is left to others: with less, durable messages are refused, and taken again when there is room
+    /// [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "CORELANE_DISK_FREE_MIN", value_parser = count(setting::DISK_FREE_MIN))]
+    disk_free_min: Option<u64>,
+
     /// Keep nothing on disk, which is also what is done where no `--data-dir` is given
     #[arg(long, env = "CORELANE_IN_MEMORY", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_name = "BOOL", hide_possible_values = true, value_parser = BoolishValueParser::new())]
@@ -203,6 +208,7 @@ impl ServeArguments {
             sync: self.sync,
             on_damage: self.on_damage,
             segment_size: self.segment_size,
+            disk_free_min: self.disk_free_min,
             users: self.users,
             allow_anonymous: self.allow_anonymous,
             auto_create: self.no_auto_create.map(|no| !no),

@@ -265,11 +265,13 @@ fn where_messages_are_kept_is_one_question() {
     assert_eq!(settings("").unwrap().storage, None);
     let both = "in-memory = true\ndata-dir = \"data\"";
     assert_eq!(settings(both), Err(SettingsError::OnDiskAndInMemory));
-    let kept =
-        settings("data-dir = \"data\"\nsync = \"fdatasync\"\non-damage = \"stop\"\nsegment_size = \"1MiB\"");
+    let kept = settings(
+        "data-dir = \"data\"\nsync = \"fdatasync\"\non-damage = \"stop\"\nsegment_size = \"1MiB\"\ndisk-free-min = \"1GiB\"",
+    );
     let expected = StorageSettings {
         directory: PathBuf::from("data"),
         segment_bytes: 1 << 20,
+        disk_free_min: 1 << 30,
         sync: SyncChoice::Fdatasync,
         on_damage: OnDamage::Stop,
     };

@@ -42,6 +42,8 @@ pub struct Layer {
     pub on_damage: Option<OnDamage>,
     #[serde(alias = "segment_size", deserialize_with = "segment_size")]
     pub segment_size: Option<u64>,
+    #[serde(alias = "disk_free_min", deserialize_with = "disk_free_min")]
+    pub disk_free_min: Option<u64>,
     pub users: Option<PathBuf>,
     #[serde(alias = "allow_anonymous")]
     pub allow_anonymous: Option<bool>,
@@ -164,6 +166,7 @@ impl Layer {
             sync: self.sync.or(below.sync),
             on_damage: self.on_damage.or(below.on_damage),
             segment_size: self.segment_size.or(below.segment_size),
+            disk_free_min: self.disk_free_min.or(below.disk_free_min),
             users: self.users.or(below.users),
             allow_anonymous: self.allow_anonymous.or(below.allow_anonymous),
             auto_create: self.auto_create.or(below.auto_create),
@@ -270,6 +273,10 @@ fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 
 fn segment_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     setting::SEGMENT_SIZE.read(deserializer).map(Some)
+}
+
+fn disk_free_min<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    setting::DISK_FREE_MIN.read(deserializer).map(Some)
 }
 
 fn max_message_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -45,6 +45,9 @@ pub const MEMORY: Setting = Setting::new(Unit::Bytes, 16 << 20, 1 << 50, None);
 /// Bytes of a journal's segment.
 pub const SEGMENT_SIZE: Setting = Setting::new(Unit::Bytes, 64 << 10, 1 << 30, None);
 
+/// Room on the disk that is left to others.
+pub const DISK_FREE_MIN: Setting = Setting::new(Unit::Bytes, 0, 1 << 50, None);
+
 impl Setting {
     const fn new(unit: Unit, min: u64, max: u64, zero_word: Option<&'static str>) -> Self {
         Setting { unit, min, max, zero_word }

@@ -29,6 +29,8 @@ pub struct StorageSettings {
     pub directory: PathBuf,
     /// Bytes of a segment.
     pub segment_bytes: u32,
+    /// Bytes of the file system that are left free: with less, no new file is made.
+    pub disk_free_min: u64,
     pub sync: SyncChoice,
     pub on_damage: OnDamage,
 }
@@ -84,6 +86,7 @@ pub fn open(
     }
     for (index, shard) in journals.shards.iter_mut().enumerate() {
         settle(index, shard)?;
+        shard.files.leave_free(settings.disk_free_min);
     }
     let Journals { boot, decisions, shards } = journals;
     let used_bytes = used_bytes(&shards);

@@ -8,7 +8,7 @@
 use super::error::StorageError;
 use super::layout::sync_directory;
 use corelane_journal::{BLOCK, SPARES_MAX};
-use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, statvfs};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -30,6 +30,7 @@ const ENDING_DAMAGED: &str = ".damaged";
 pub struct SegmentFiles {
     folder: PathBuf,
     segment_bytes: u32,
+    free_min: u64,
     /// Past the kernel's cache.
     direct: bool,
     /// Freed, of the usual size.
@@ -38,7 +39,29 @@ pub struct SegmentFiles {
 
 impl SegmentFiles {
     pub fn new(folder: PathBuf, segment_bytes: u32, direct: bool) -> Self {
-        SegmentFiles { folder, segment_bytes, direct, recycled: Vec::new() }
+        SegmentFiles { folder, segment_bytes, free_min: 0, direct, recycled: Vec::new() }
+    }
+
+    /// From now on no new file is made that would leave less room than this on the disk.
+    pub(super) fn leave_free(&mut self, bytes: u64) {
+        self.free_min = bytes;
+    }
+
+    /// Whether there is room for one more file.
+    fn check_room(&self) -> io::Result<()> {
+        let disk = statvfs(&self.folder)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let wanted = self.free_min.saturating_add(u64::from(self.segment_bytes));
+        if free >= wanted {
+            return Ok(());
+        }
+        let text = format!(
+            "{} MiB are free on the disk of {}, and {} MiB are to be left (--disk-free-min)",
+            free >> 20,
+            self.folder.display(),
+            self.free_min >> 20
+        );
+        Err(io::Error::new(io::ErrorKind::StorageFull, text))
     }
 
     /// Makes the folder if there is none, and deletes what a process that died did not finish.
@@ -92,6 +115,7 @@ impl SegmentFiles {
         match self.recycled.pop() {
             Some(old) => fs::rename(self.path(old), &path)?,
             None => {
+                self.check_room()?;
                 let new = path.with_extension(&ENDING_NEW[1..]);
                 let made = self.make(&new).and_then(|()| fs::rename(&new, &path));
                 if made.is_err() {

@@ -19,6 +19,7 @@ pub(super) fn settings(directory: &Path) -> StorageSettings {
     StorageSettings {
         directory: directory.to_owned(),
         segment_bytes: SEGMENT,
+        disk_free_min: 0,
         sync: SyncChoice::WriteThrough,
         on_damage: OnDamage::Skip,
     }

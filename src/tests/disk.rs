@@ -145,6 +145,7 @@ fn start(directory: &Path, sync: SyncChoice) -> Opened {
     let settings = StorageSettings {
         directory: directory.to_owned(),
         segment_bytes: 64 << 10,
+        disk_free_min: 0,
         sync,
         on_damage: corelane::storage::OnDamage::Stop,
     };

@@ -43,7 +43,11 @@ struct Broker {
 
 impl Broker {
     fn start(directory: &Path, shards: &str) -> Broker {
-        let mut process = serve(directory, shards).stderr(Stdio::piped()).spawn().unwrap();
+        Self::spawn(&mut serve(directory, shards))
+    }
+
+    fn spawn(command: &mut Command) -> Broker {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut rest = BufReader::new(process.stderr.take().unwrap());
         let mut log = String::new();
         let mut address = None;
@@ -290,4 +294,25 @@ fn records_are_shown() {
     assert!(records.iter().all(|record| record["queue"] == "orders"), "{text}");
     let (code, _, error) = journal(&["dump", "--queue", "nothing"], folder.path());
     assert!(code == Some(1) && error.contains("nothing in"), "{error}");
+}
+
+#[test]
+fn with_little_room_on_the_disk_durable_messages_are_refused_and_others_are_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let broker = Broker::spawn(serve(&data, "1").args(["--disk-free-min", "1000000GiB"]));
+    broker.run(&["send", "q", "transient"]);
+    let mut durable = corelane();
+    durable.args(["send", "q", "durable", "--durable", "--url", &format!("amqp://{}", broker.address)]);
+    let output = durable.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("its disk is full"), "{error}");
+    assert_eq!(broker.run(&["receive", "q", "--count", "1", "--timeout", "20s"]).trim(), "transient");
+    broker.end(Signal::TERM);
+    let broker = Broker::start(&data, "1");
+    broker.run(&["send", "q", "durable", "--durable"]);
+    broker.end(Signal::KILL);
+    let broker = Broker::start(&data, "1");
+    assert_eq!(broker.run(&["receive", "q", "--count", "1", "--timeout", "20s"]).trim(), "durable");
+    broker.end(Signal::TERM);
 }

@@ -2,9 +2,9 @@
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_sim::{ReceiverOptions, SenderOptions};
-use corelane_wire::amqp10::{DeliveryState, Modified, Outcome};
+use corelane_wire::amqp10::{DeliveryState, Encode, Modified, Outcome, write_data};
 
-use crate::{Stage, name_at};
+use crate::{Stage, bodies, durable, name_at, rule};
 
 /// Posts, acquires and settles on a queue of each shard, in one transaction, which is not discharged yet.
 struct Work {
@@ -51,8 +51,8 @@ fn begin(stage: &mut Stage, shards: usize, connects: usize) -> Work {
         }
         for n in 0..3 {
             let mut bytes = Vec::new();
-            corelane_wire::amqp10::Encode::encode(&crate::durable(), &mut bytes);
-            corelane_wire::amqp10::write_data(&mut bytes, format!("new {n}").as_bytes());
+            durable().encode(&mut bytes);
+            write_data(&mut bytes, format!("new {n}").as_bytes());
             stage.world.clients[client].send_bytes_in(sender, number, &bytes);
         }
     }
@@ -198,8 +198,8 @@ fn what_is_over_leaves_nothing_behind() {
             stage.outcome(token).strip_prefix("declared ").expect("there is room").parse().expect("a number");
         for sender in senders {
             let mut bytes = Vec::new();
-            corelane_wire::amqp10::Encode::encode(&crate::durable(), &mut bytes);
-            corelane_wire::amqp10::write_data(&mut bytes, format!("{n}").as_bytes());
+            durable().encode(&mut bytes);
+            write_data(&mut bytes, format!("{n}").as_bytes());
             stage.world.clients[client].send_bytes_in(sender, number, &bytes);
         }
         stage.world.run();
@@ -233,4 +233,36 @@ fn an_outcome_that_is_only_said_is_not_settled() {
     assert!(disk.is_writing());
     stage.crash();
     assert!(stage.take_bodies("q").len() <= 1);
+}
+
+#[test]
+fn where_nothing_is_delivered_before_it_is_synced_that_holds_for_what_is_committed() {
+    for shards in 1..=2 {
+        let queue = name_at(0, shards);
+        let rules = vec![rule(&queue, |rule| rule.deliver_after_sync = Some(true))];
+        let mut stage = Stage::with_rules(shards, 1, rules);
+        stage.send(&queue, &["before"]);
+        let receiver = stage.receiver(&queue);
+        let client = stage.client;
+        let coordinator = stage.world.clients[client].attach_coordinator("txn", &[]);
+        let token = stage.world.clients[client].declare(coordinator);
+        stage.world.run();
+        let number = stage.outcome(token).strip_prefix("declared ").expect("there is room").parse();
+        let number = number.expect("a number");
+        for shard in 0..shards {
+            let sender = stage.sender(&name_at(shard, shards));
+            let mut bytes = Vec::new();
+            durable().encode(&mut bytes);
+            write_data(&mut bytes, b"committed");
+            stage.world.clients[client].send_bytes_in(sender, number, &bytes);
+        }
+        stage.world.run();
+        stage.hold_disks(true);
+        stage.world.clients[client].discharge(coordinator, number, false);
+        stage.world.run();
+        assert_eq!(bodies(&stage.receive(receiver, 10)), ["before"], "{shards} shards");
+        stage.hold_disks(false);
+        stage.world.run();
+        assert_eq!(stage.world.clients[client].bodies(receiver), ["before", "committed"], "{shards} shards");
+    }
 }
