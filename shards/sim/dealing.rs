@@ -243,7 +243,7 @@ impl Oracle {
         let message = &mut self.messages[number];
         message.posted_in = Some(transaction);
         let queue = &self.queues[message.sent.queue];
-        let may_fail = queue.may_refuse || queue.goes;
+        let may_fail = queue.refuses.covers(number) || queue.goes;
         let transaction = &mut self.transactions[transaction];
         transaction.posted.push(number);
         transaction.may_fail |= may_fail;
@@ -539,7 +539,7 @@ impl Oracle {
                     || message.is_loose
                     || queue.has_deadline
                     || queue.replaces
-                    || queue.may_lose(&message.sent))
+                    || queue.may_lose(**number, &message.sent))
             };
             let is_queued = |number: &&usize| self.queues[self.messages[**number].sent.queue].is_queue();
             let lost = transaction.posted.iter().filter(stays).find(is_queued);

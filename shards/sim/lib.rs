@@ -10,6 +10,7 @@
 //! Tests of one situation drive a [`World`] themselves. A [`Simulation`] does everything at once: a `plan` drawn from the seed, a
 //! `workload` that follows it, `faults`, an `oracle` that knows what may happen to a message, `checkers` of the shards' own state.
 
+mod changing;
 mod checkers;
 mod client;
 mod crashing;
@@ -17,6 +18,7 @@ mod dealing;
 mod disk;
 mod faults;
 mod hot_path;
+mod moving;
 mod operating;
 mod operator;
 mod oracle;

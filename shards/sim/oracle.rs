@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::client::Received;
 use crate::dealing::Transaction;
+use crate::moving::OfKey;
 use crate::plan::{Group, NodeKind, QueuePlan, Selector};
 use crate::subscribing::Subscription;
 
@@ -77,7 +78,7 @@ pub(crate) enum Fate {
 pub(crate) struct Message {
     pub(crate) sent: Sent,
     /// Its own number, or that of what was sent to a topic and came to a subscription as this.
-    original: usize,
+    pub(crate) original: usize,
     pub(crate) answer: Answer,
     pub(crate) fate: Fate,
     pub(crate) holder: Option<usize>,
@@ -85,7 +86,7 @@ pub(crate) struct Message {
     pub(crate) posted_in: Option<usize>,
     pub(crate) acquired_in: Option<usize>,
     /// Somebody has acquired it before.
-    was_seen: bool,
+    pub(crate) was_seen: bool,
     /// The largest delivery-count that was read.
     delivery_count_seen: u32,
     /// Those who have settled or held it in a way that may have been given up.
@@ -95,6 +96,9 @@ pub(crate) struct Message {
     /// A consumer has accepted it, in time or late.
     pub(crate) was_accepted: bool,
     pub(crate) failed_max: u32,
+    /// An operator may have taken it out by its place, or has for certain.
+    pub(crate) may_be_gone: bool,
+    pub(crate) was_removed: bool,
     /// It was in its queue when that went, and there were so many consumers by then.
     pub(crate) buried_at: Option<usize>,
 }
@@ -131,7 +135,9 @@ pub(crate) struct Oracle {
     pub(crate) messages: Vec<Message>,
     pub(crate) transactions: Vec<Transaction>,
     /// By subscription and number of what was sent: what came of it.
-    copies: BTreeMap<(usize, usize), usize>,
+    pub(crate) copies: BTreeMap<(usize, usize), usize>,
+    /// Where messages of a key were moved or copied to.
+    pub(crate) transfers: Vec<OfKey>,
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) deliveries: u64,
     /// By queue: how many deliveries may have failed without having been said to. One for each consumer that has ended: the oldest
@@ -149,6 +155,7 @@ impl Oracle {
             messages: Vec::new(),
             transactions: Vec::new(),
             copies: BTreeMap::new(),
+            transfers: Vec::new(),
             consumers: Vec::new(),
             deliveries: 0,
             all_expired: false,
@@ -183,6 +190,8 @@ impl Oracle {
             is_dead: false,
             was_accepted: false,
             failed_max: 0,
+            may_be_gone: false,
+            was_removed: false,
             buried_at: None,
         });
         self.messages.len() - 1
@@ -193,7 +202,6 @@ impl Oracle {
         if let Some(copy) = self.copies.get(&(queue, original)) {
             return *copy;
         }
-        self.messages[original].was_seen = true;
         let sent = Sent { queue, ..self.messages[original].sent.clone() };
         let copy = self.sent(sent);
         self.messages[copy].original = original;
@@ -229,13 +237,20 @@ impl Oracle {
     /// Whether what came of a message in a subscription has come to its end, or waits because a consumer does not want it, or an
     /// earlier one of its group.
     pub(crate) fn is_copy_ended(&self, queue: usize, original: usize) -> bool {
-        let copy = self.copies.get(&(queue, original)).copied();
+        let copy_of = self.copies.get(&(queue, original)).copied();
         let group = self.messages[original].sent.group;
         let blocks = |refused: &usize| {
-            Some(*refused) == copy || group.is_some() && self.messages[*refused].sent.group == group
+            Some(*refused) == copy_of || group.is_some() && self.messages[*refused].sent.group == group
         };
         let refuses = |it: &Consumer| it.is_attached && it.queue == queue && it.refused.iter().any(blocks);
-        copy.is_some_and(|copy| self.messages[copy].fate != Fate::Open || self.messages[copy].is_loose)
+        // A transaction of which nobody has heard may have refused it.
+        let may_block = |copy: &usize| {
+            let message = &self.messages[*copy];
+            message.is_loose && (Some(*copy) == copy_of || group.is_some() && message.sent.group == group)
+        };
+        let mut copies = self.copies.range((queue, 0)..(queue + 1, 0)).map(|(_, copy)| copy);
+        copies.any(may_block)
+            || copy_of.is_some_and(|copy| self.messages[copy].fate != Fate::Open)
             || self.consumers.iter().any(refuses)
     }
 
@@ -261,7 +276,7 @@ impl Oracle {
             _ if posted == Some(true) => Answer::Stored,
             _ if posted == Some(false) => Answer::Refused,
             "accepted" => Answer::Stored,
-            "rejected amqp:resource-limit-exceeded" if queue.may_refuse => Answer::Refused,
+            "rejected amqp:resource-limit-exceeded" if queue.refuses.covers(number) => Answer::Refused,
             _ if is_gone => Answer::Refused,
             other => panic!("message {number} for {} was answered {other:?}", queue.name),
         };
@@ -360,7 +375,7 @@ impl Oracle {
             assert!(known, "message {number} says that it failed {more} times more than it did");
             *failures = failures.saturating_sub(more);
         }
-        if let Some(max) = self.queues[message.sent.queue].rule.deliveries_max {
+        if let Some(max) = self.queues[message.sent.queue].deliveries_max {
             let fails = u64::from(received.delivery_count);
             assert!(
                 message.is_dead || fails < max,
@@ -413,6 +428,9 @@ impl Oracle {
         let consumer = &self.consumers[index];
         let number = match &self.queues[consumer.queue].kind {
             NodeKind::Subscription(_) => self.copy_for(consumer.queue, number),
+            NodeKind::Queue if self.messages[number].sent.queue != consumer.queue => {
+                self.moved_to(consumer.queue, number)
+            }
             NodeKind::Queue | NodeKind::Topic(_) => number,
         };
         self.judge_life(index, number);
@@ -425,7 +443,7 @@ impl Oracle {
             assert_eq!(died_in.dead_letter, Some(consumer.queue), "message {number} came from {name}");
             if !consumer.browse && !message.is_dead {
                 assert!(
-                    died_in.may_kill(sent)
+                    died_in.may_kill(number, sent)
                         // Of what is said twice of a message, one was too late.
                         || died_in.has_deadline
                         || message.is_loose
@@ -459,7 +477,7 @@ impl Oracle {
         let wanted = consumer.selector.as_ref().is_none_or(|selector| selector.matches(sent.key, sent.color));
         assert!(wanted, "message {number} is not for {:?}", consumer.selector);
         assert!(
-            !self.all_expired || message.is_dead || self.queues[sent.queue].lives_for_ever(sent),
+            !self.all_expired || message.is_dead || !self.queues[sent.queue].must_expire(number, sent),
             "message {number} of {name} is delivered after its time"
         );
         number
@@ -486,7 +504,11 @@ impl Oracle {
         // What is posted in a transaction has its place before it is seen.
         let line = (sent.stream, level, sent.group, message.posted_in);
         let before = consumer.last.insert(line, original);
-        assert!(before < Some(original), "consumer {index} got {original} after {before:?}");
+        let (message, queue) = (&self.messages[number], &self.queues[self.messages[number].sent.queue]);
+        assert!(
+            before < Some(original),
+            "consumer {index} got {original} after {before:?}: {message:?} {queue:?}"
+        );
     }
 
     fn judge_ownership(&mut self, index: usize, number: usize) {
@@ -496,6 +518,7 @@ impl Oracle {
         if message.is_loose || self.queues[message.sent.queue].has_deadline {
             return;
         }
+        assert!(!message.was_removed, "message {number} came to {index} and was taken out: {message:?}");
         let refused = self.consumers[index].refused.contains(&number);
         assert!(!refused, "message {number} is undeliverable at consumer {index}");
         // What a subscription's consumer says while another takes its place may come too late to the queue, whoever has heard it.
@@ -624,7 +647,7 @@ impl Oracle {
                 continue;
             }
             assert!(
-                self.may_be_replaced(number) || queue.may_lose(sent) && !(dies && queue.keeps_dead),
+                self.may_be_replaced(number) || queue.may_lose(number, sent) && !(dies && queue.keeps_dead),
                 "message {number} of {} is lost: {message:?}",
                 queue.name
             );

@@ -168,6 +168,9 @@ impl Simulation {
         }
         for queue in self.lives.gone(&self.world, &self.names) {
             self.workload.vanished(&mut self.oracle, queue);
+            if let Some(operating) = &mut self.operating {
+                operating.vanished(&mut self.oracle, queue);
+            }
         }
         self.workload.confirm(&mut self.world, &mut self.oracle);
         if self.world.events >= self.check_at {
