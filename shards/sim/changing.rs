@@ -41,6 +41,7 @@ pub(crate) enum Change {
     Expiration(u64),
     DeliveriesMax(u32),
     RedeliveryMs(u32),
+    AckDeadlineMs(u32),
     Dispatch(&'static str),
     Flag(Flag, bool),
     LastValueKey(bool),
@@ -58,7 +59,7 @@ impl Change {
     /// One that contradicts nothing else that holds for the queue.
     pub(crate) fn draw(random: &mut Random, queue: &QueuePlan) -> Option<Change> {
         let destroys = !queue.shows_all;
-        Some(match random.below(9) {
+        Some(match random.below(10) {
             0 => Change::Prefetch(1 + random.below(20) as u32),
             1 | 2 if random.one_in(3) => Change::Limit(None, "reject"),
             1 | 2 => Change::Limit(Some(1 + random.below(30) as u32), OVERFLOWS[random.below(3)]),
@@ -68,7 +69,8 @@ impl Change {
             4 if destroys => Change::DeliveriesMax(random.below(5) as u32),
             5 if destroys => Change::RedeliveryMs([0, 1, 80][random.below(3)]),
             6 => Change::Dispatch(["round-robin", "least-outstanding"][random.below(2)]),
-            7 if random.one_in(4) => Change::LastValueKey(random.one_in(2)),
+            7 if destroys => Change::AckDeadlineMs([0, 30, 300][random.below(3)]),
+            8 if random.one_in(4) => Change::LastValueKey(random.one_in(2)),
             _ => {
                 let flag = [Flag::Exclusive, Flag::Priorities, Flag::StickyGroups, Flag::SenderName]
                     [random.below(4)];
@@ -93,7 +95,8 @@ impl Change {
         let body = match self {
             Change::Prefetch(limit) => vec![("prefetch", number(limit))],
             Change::Limit(max, overflow) => {
-                vec![("messages-max", number(max.unwrap_or(0))), ("overflow", text(overflow))]
+                let max = number(max.unwrap_or(0));
+                vec![("messages-max", max), ("bytes-max", number(0)), ("overflow", text(overflow))]
             }
             Change::Expiration(us) => {
                 owned = duration(us);
@@ -103,6 +106,10 @@ impl Change {
             Change::RedeliveryMs(ms) => {
                 owned = duration(1000 * u64::from(ms));
                 vec![("redelivery-delay", Item::Value(Value::String(&owned)))]
+            }
+            Change::AckDeadlineMs(ms) => {
+                owned = duration(1000 * u64::from(ms));
+                vec![("ack-deadline", Item::Value(Value::String(&owned)))]
             }
             Change::Dispatch(word) => vec![("dispatch", text(word))],
             Change::Flag(flag, on) => {
@@ -135,6 +142,7 @@ impl QueuePlan {
         (self.refuses, self.drops) = (of(is_limited && !drops), of(is_limited && drops));
         self.exhausts = of(rule.deliveries_max.is_some());
         self.deliveries_max = rule.deliveries_max;
+        self.deadline_us = rule.ack_deadline_us;
         self.expirations = vec![(rule.expiration_us, Reach::ALL)];
         self.prefetch_max = match rule.prefetch {
             Some(PrefetchRule::None) => Some(1),
@@ -166,6 +174,11 @@ impl QueuePlan {
                 if max > 0 {
                     self.exhausts = Reach::ALL;
                 }
+            }
+            Change::AckDeadlineMs(0) => {}
+            Change::AckDeadlineMs(ms) => {
+                let after = 1000 * u64::from(ms);
+                self.deadline_us = Some(self.deadline_us.map_or(after, |old| old.min(after)));
             }
             Change::Flag(Flag::Exclusive, on) => self.exclusive &= on,
             Change::Flag(Flag::Priorities, on) => self.priorities |= on,
@@ -202,10 +215,18 @@ impl QueuePlan {
             Change::DeliveriesMax(_)
             | Change::Prefetch(_)
             | Change::RedeliveryMs(_)
+            | Change::AckDeadlineMs(_)
             | Change::Dispatch(_)
             | Change::Flag(..)
             | Change::LastValueKey(_) => {}
         }
+    }
+
+    /// Whether a dead letter may be lost that comes here, by changes alone.
+    pub(crate) fn may_lose_dead(&self, number: usize) -> bool {
+        let may_expire = self.expirations.iter().any(|(after, _)| after.is_some_and(|after| after > 0));
+        let losing = [self.refuses, self.drops, self.exhausts];
+        may_expire || self.replaces || losing.iter().any(|reach| reach.covers(number))
     }
 
     fn ends(&self, number: usize, sent: &Sent) -> impl Iterator<Item = bool> {

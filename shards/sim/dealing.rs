@@ -250,8 +250,15 @@ impl Oracle {
     }
 
     /// What the broker said of a message that is part of a transaction. False: it was refused.
-    pub(crate) fn post_answered(&mut self, transaction: usize, outcome: &str, is_gone: bool) -> bool {
+    pub(crate) fn post_answered(
+        &mut self,
+        (transaction, number): (usize, usize),
+        outcome: &str,
+        is_gone: bool,
+    ) -> bool {
+        let may_refuse = self.queues[self.messages[number].sent.queue].refuses.covers(number);
         let transaction = &mut self.transactions[transaction];
+        transaction.may_fail |= may_refuse;
         match outcome.split_once(" in ").map_or(outcome, |(outcome, _)| outcome) {
             "accepted" => true,
             "rejected amqp:resource-limit-exceeded" if transaction.may_fail => {
@@ -295,7 +302,7 @@ impl Oracle {
         let queue = &self.queues[consumer.queue];
         // A subscription's consumer may lose its place to another.
         let may_fail =
-            consumer.is_loose || queue.has_deadline || queue.goes || queue.subscription().is_some();
+            consumer.is_loose || queue.goes || queue.subscription().is_some();
         self.retired((index, number), outcome, transaction);
         self.transactions[transaction].may_fail |= may_fail;
     }
@@ -306,8 +313,9 @@ impl Oracle {
         message.acquired_in = None;
         // When it is rolled back, or for what it says.
         message.failed_max += 1;
+        message.may_have_ended |= outcome.is_end();
         message.fate = Fate::Retired { transaction, outcome };
-        let may_fail = message.is_loose || self.queues[message.sent.queue].has_deadline;
+        let may_fail = message.is_loose;
         let transaction = &mut self.transactions[transaction];
         transaction.retired.push((consumer, number, outcome));
         transaction.may_fail |= may_fail;
@@ -339,17 +347,12 @@ impl Oracle {
             }
             End::Asked { fail: false } => {
                 let message = &self.messages[message];
-                if message.is_loose || self.queues[message.sent.queue].has_deadline {
+                if message.is_loose {
                     return false;
                 }
                 let is_held = message.holder.is_some() && message.acquired_in.is_none();
-                let is_with_others = is_held
-                    || match message.fate {
-                        Fate::Ending { .. } | Fate::Ended { .. } => true,
-                        // Otherwise that may have gone back before this was sent.
-                        Fate::Retired { transaction: other, .. } => is_overtaken && other != transaction,
-                        Fate::Open | Fate::Unsure => false,
-                    };
+                let is_over = matches!(message.fate, Fate::Ending { .. } | Fate::Ended { .. });
+                let is_with_others = is_overtaken || is_held || is_over;
                 if is_with_others {
                     self.saw(transaction, false);
                 }
@@ -491,7 +494,7 @@ impl Oracle {
     /// A message has come: what it was posted in has committed, and what it was settled or acquired in before may say why it comes.
     pub(crate) fn judge_transactions(&mut self, number: usize) {
         let message = &self.messages[number];
-        if message.is_loose || self.queues[message.sent.queue].has_deadline {
+        if message.is_loose {
             return;
         }
         if let (Some(transaction), Some(holder)) = (message.acquired_in, message.holder) {
@@ -510,7 +513,10 @@ impl Oracle {
     }
 
     /// Whether a consumer holds this delivery for certain: not one that goes back with a transaction that may have ended.
-    pub(crate) fn is_surely_held(&self, consumer: &Consumer, delivery_id: u32) -> bool {
+    pub(crate) fn is_surely_held(&self, consumer: &Consumer, (number, delivery_id): (usize, u32)) -> bool {
+        if self.messages[number].is_loose {
+            return false;
+        }
         consumer.acquired.get(&delivery_id).is_none_or(|transaction| self.is_open(*transaction))
     }
 
@@ -537,7 +543,6 @@ impl Oracle {
                 let may_be_removed = self.may_be_removed(**number);
                 !(may_be_removed
                     || message.is_loose
-                    || queue.has_deadline
                     || queue.replaces
                     || queue.may_lose(**number, &message.sent))
             };

@@ -14,6 +14,7 @@ mod changing;
 mod checkers;
 mod client;
 mod crashing;
+mod deadlines;
 mod dealing;
 mod disk;
 mod faults;

@@ -245,6 +245,12 @@ impl Oracle {
             LONE_STREAMS + copy
         };
         message.posted_in = None;
+        if request > 0 {
+            message.sent_at = self.now;
+        } else {
+            // It was there before anybody knew.
+            message.is_loose |= message.sent_at <= self.queues[queue].missed;
+        }
         copy
     }
 

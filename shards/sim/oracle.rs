@@ -80,6 +80,7 @@ pub(crate) struct Message {
     /// Its own number, or that of what was sent to a topic and came to a subscription as this.
     pub(crate) original: usize,
     pub(crate) answer: Answer,
+    pub(crate) sent_at: u64,
     pub(crate) fate: Fate,
     pub(crate) holder: Option<usize>,
     /// The transaction that it was sent in, and that it was sent to its holder in, while that has not ended.
@@ -95,6 +96,8 @@ pub(crate) struct Message {
     pub(crate) is_dead: bool,
     /// A consumer has accepted it, in time or late.
     pub(crate) was_accepted: bool,
+    /// A consumer has said something that ends it, whatever became of that.
+    pub(crate) may_have_ended: bool,
     pub(crate) failed_max: u32,
     /// An operator may have taken it out by its place, or has for certain.
     pub(crate) may_be_gone: bool,
@@ -145,6 +148,7 @@ pub(crate) struct Oracle {
     failures: Vec<u32>,
     /// Messages may not be seen any more whose time is over.
     pub(crate) all_expired: bool,
+    pub(crate) now: u64,
 }
 
 impl Oracle {
@@ -159,6 +163,7 @@ impl Oracle {
             consumers: Vec::new(),
             deliveries: 0,
             all_expired: false,
+            now: 0,
         }
     }
 
@@ -178,6 +183,7 @@ impl Oracle {
         let original = self.messages.len();
         self.messages.push(Message {
             sent,
+            sent_at: self.now,
             original,
             answer: Answer::Waiting,
             fate: Fate::Open,
@@ -189,6 +195,7 @@ impl Oracle {
             is_loose: false,
             is_dead: false,
             was_accepted: false,
+            may_have_ended: false,
             failed_max: 0,
             may_be_gone: false,
             was_removed: false,
@@ -205,6 +212,7 @@ impl Oracle {
         let sent = Sent { queue, ..self.messages[original].sent.clone() };
         let copy = self.sent(sent);
         self.messages[copy].original = original;
+        self.messages[copy].sent_at = self.messages[original].sent_at;
         self.messages[copy].posted_in = self.messages[original].posted_in;
         // Nobody is told of each one.
         self.messages[copy].answer = Answer::Unknown;
@@ -268,7 +276,7 @@ impl Oracle {
         let is_gone = self.came_too_late(number, outcome);
         let posted = self.messages[number]
             .posted_in
-            .map(|transaction| self.post_answered(transaction, outcome, is_gone));
+            .map(|transaction| self.post_answered((transaction, number), outcome, is_gone));
         let queue = &self.queues[self.messages[number].sent.queue];
         let message = &mut self.messages[number];
         assert_eq!(message.answer, Answer::Waiting, "message {number} is answered once");
@@ -370,10 +378,15 @@ impl Oracle {
             let more = received.delivery_count - message.failed_max;
             message.failed_max = received.delivery_count;
             let failures = &mut self.failures[consumer.queue];
-            // Who misses the deadline has failed too, and only the broker knows when that was.
-            let known = more <= *failures || self.queues[consumer.queue].fails_unseen();
-            assert!(known, "message {number} says that it failed {more} times more than it did");
-            *failures = failures.saturating_sub(more);
+            // Who misses the deadline has failed too.
+            let is_unknown = self.queues[consumer.queue].takes_settled_in || message.is_loose;
+            assert!(
+                more <= *failures || is_unknown,
+                "message {number} says that it failed {more} times more than it did"
+            );
+            if !is_unknown {
+                *failures -= more;
+            }
         }
         if let Some(max) = self.queues[message.sent.queue].deliveries_max {
             let fails = u64::from(received.delivery_count);
@@ -404,11 +417,10 @@ impl Oracle {
         let consumer = &self.consumers[index];
         let queue = &self.queues[consumer.queue];
         if let Some(limit) = queue.prefetch_max
-            && !queue.has_deadline
             && !consumer.is_loose
         {
             // What goes back with its transaction may have gone before its consumer hears of that.
-            let held = consumer.held.iter().filter(|(_, id)| self.is_surely_held(consumer, *id)).count();
+            let held = consumer.held.iter().filter(|it| self.is_surely_held(consumer, **it)).count();
             assert!(held <= limit, "consumer {index} holds more than the prefetch {limit}");
         }
     }
@@ -444,8 +456,6 @@ impl Oracle {
             if !consumer.browse && !message.is_dead {
                 assert!(
                     died_in.may_kill(number, sent)
-                        // Of what is said twice of a message, one was too late.
-                        || died_in.has_deadline
                         || message.is_loose
                         || was_rejected
                         || matches!(
@@ -462,8 +472,7 @@ impl Oracle {
             }
         } else {
             // One that was too late for its deadline, or given up, may be read long after.
-            let may_be_late =
-                message.is_loose || consumer.is_loose || self.queues[consumer.queue].has_deadline;
+            let may_be_late = message.is_loose || consumer.is_loose;
             assert!(
                 !message.is_dead || consumer.browse || may_be_late,
                 "message {number} came back from the dead: {message:?} {consumer:?}"
@@ -491,9 +500,8 @@ impl Oracle {
         }
         let queue = &self.queues[sent.queue];
         // To others, since this delivery was given up on its way.
-        let may_be_late = queue.has_deadline || message.is_loose;
         assert!(
-            !message.was_seen || consumer.browse || may_be_late,
+            !message.was_seen || consumer.browse || message.is_loose,
             "message {number} was delivered before and says that it was not to {index}: {message:?} {consumer:?}"
         );
         if queue.reorders || sent.queue != consumer.queue {
@@ -515,7 +523,7 @@ impl Oracle {
         let message = &self.messages[number];
         let queue = &self.queues[self.consumers[index].queue];
         // Who was too late may speak of it still when it is a dead letter.
-        if message.is_loose || self.queues[message.sent.queue].has_deadline {
+        if message.is_loose {
             return;
         }
         assert!(!message.was_removed, "message {number} came to {index} and was taken out: {message:?}");
@@ -541,7 +549,7 @@ impl Oracle {
         let group = message.sent.group.filter(|_| !message.is_dead);
         for (other, consumer) in others {
             let mut held =
-                consumer.held.iter().filter(|(_, id)| self.is_surely_held(consumer, *id)).peekable();
+                consumer.held.iter().filter(|it| self.is_surely_held(consumer, **it)).peekable();
             if held.peek().is_none() {
                 continue;
             }
@@ -559,8 +567,9 @@ impl Oracle {
     /// Deliveries of a queue that its consumers hold; none where some may have been given up.
     pub(crate) fn held_of(&self, queue: usize) -> Option<usize> {
         let of_queue = || self.consumers.iter().filter(|consumer| consumer.queue == queue);
-        let is_sure = !self.queues[queue].has_deadline
-            && !of_queue().any(|consumer| consumer.is_attached && consumer.is_loose);
+        let is_lost = |(number, _): &(usize, u32)| self.messages[*number].is_loose;
+        let is_sure = !of_queue()
+            .any(|consumer| consumer.is_attached && consumer.is_loose || consumer.held.iter().any(is_lost));
         is_sure.then(|| of_queue().map(|consumer| consumer.held.len()).sum())
     }
 
@@ -570,6 +579,7 @@ impl Oracle {
         let (number, _) = consumer.held.remove(position);
         let message = &mut self.messages[number];
         message.holder = None;
+        message.may_have_ended |= outcome.is_end();
         match outcome {
             Settling::Accepted => message.fate = Fate::Ending { accepted: true },
             Settling::Rejected => {
@@ -634,22 +644,22 @@ impl Oracle {
             }
             let dies = queue.dead_letter.is_some();
             // Of what is said too late nothing holds, and others may have got it meanwhile.
-            let was_late = message.was_accepted && (queue.has_deadline || message.is_loose);
+            let was_ended = message.was_accepted || message.may_have_ended && self.has_deadline(number);
+            let was_late = was_ended && message.is_loose;
             let ended = match message.fate {
                 // A rejection that came after the deadline was not one; the message may have died of its deadlines since.
-                Fate::Ended { accepted } => accepted || !dies || message.is_dead || queue.has_deadline,
+                Fate::Ended { accepted } => accepted || !dies || message.is_dead || message.is_loose,
                 Fate::Unsure | Fate::Retired { .. } => true,
                 Fate::Open | Fate::Ending { .. } => false,
             };
-            // Where there is a deadline, what is read last need not have been sent last; the engine counts what leaves such a queue.
             let is_stored = message.answer == Answer::Stored && self.is_committed(number);
-            if ended || was_late || queue.has_deadline || !is_stored || self.may_be_removed(number) {
+            let is_lost_dead = queue.dead_letter.is_some_and(|it| self.queues[it].may_lose_dead(number));
+            if ended || was_late || is_lost_dead || !is_stored || self.may_be_removed(number) {
                 continue;
             }
             assert!(
                 self.may_be_replaced(number) || queue.may_lose(number, sent) && !(dies && queue.keeps_dead),
-                "message {number} of {} is lost: {message:?}",
-                queue.name
+                "message {number} is lost: {message:?} {queue:?}",
             );
             missing[sent.queue].push(number);
         }
@@ -662,6 +672,12 @@ impl Oracle {
                 dropped[queue]
             );
         }
+    }
+}
+
+impl Settling {
+    pub(crate) fn is_end(self) -> bool {
+        matches!(self, Settling::Accepted | Settling::Rejected)
     }
 }
 

@@ -79,8 +79,10 @@ pub(crate) struct QueuePlan {
     pub(crate) refuses: Reach,
     /// Messages do not become available in the order in which they came.
     pub(crate) reorders: bool,
-    /// Deliveries have a deadline.
-    pub(crate) has_deadline: bool,
+    /// Deliveries may have a deadline, and no shorter one.
+    pub(crate) deadline_us: Option<u64>,
+    /// When deliveries had begun, at the latest, that missed it.
+    pub(crate) missed: u64,
     /// Some of its consumers take messages without settling them.
     pub(crate) takes_settled: bool,
     /// Some of these do so inside transactions: what was on its way has failed when these are rolled back.
@@ -126,11 +128,6 @@ impl QueuePlan {
     /// Whether an operator may have taken out the message of this number.
     pub(crate) fn may_remove(&self, number: usize) -> bool {
         self.removing > 0 || number < self.removed
-    }
-
-    /// Whether a delivery may fail that its client has not seen.
-    pub(crate) fn fails_unseen(&self) -> bool {
-        self.takes_settled_in || self.has_deadline
     }
 
     pub(crate) fn is_queue(&self) -> bool {
@@ -373,7 +370,8 @@ pub(crate) fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
         keeps_dead: false,
         refuses: Reach::NONE,
         reorders: false,
-        has_deadline: false,
+        deadline_us: None,
+        missed: 0,
         takes_settled: presettled,
         takes_settled_in: false,
         replaces: false,
@@ -450,6 +448,5 @@ fn draw_limits(random: &mut Random, queue: &mut QueuePlan) {
     }
     if random.one_in(6) {
         queue.rule.ack_deadline_us = Some(1000 * (20 + random.below(500) as u64));
-        queue.has_deadline = true;
     }
 }
