@@ -20,6 +20,7 @@ mod disk;
 mod faults;
 mod hot_path;
 mod moving;
+mod noting;
 mod operating;
 mod operator;
 mod oracle;

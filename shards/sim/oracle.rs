@@ -126,6 +126,9 @@ pub(crate) struct Consumer {
     pub(crate) held: Vec<(usize, u32)>,
     /// Of these, those that were sent in a transaction that has not ended, by delivery id.
     pub(crate) acquired: BTreeMap<u32, usize>,
+    /// Those whose outcome was named in a transaction and not settled, likewise.
+    pub(crate) noted: BTreeMap<u32, usize>,
+    pub(crate) settles_second: bool,
     /// By stream, level, group and transaction: the last message that came to this consumer first of all.
     last: BTreeMap<(usize, u8, Option<Group>, Option<usize>), usize>,
     pub(crate) refused: BTreeSet<usize>,
@@ -323,6 +326,8 @@ impl Oracle {
             is_loose: false,
             held: Vec::new(),
             acquired: BTreeMap::new(),
+            noted: BTreeMap::new(),
+            settles_second: false,
             last: BTreeMap::new(),
             refused: BTreeSet::new(),
             seen: BTreeSet::new(),
@@ -618,6 +623,7 @@ impl Oracle {
 
     /// A consumer is gone, and what it held goes back.
     pub(crate) fn consumer_gone(&mut self, index: usize, is_closed: bool) {
+        self.noter_gone(index);
         let consumer = &mut self.consumers[index];
         consumer.is_attached = false;
         consumer.acquired.clear();

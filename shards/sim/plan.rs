@@ -214,6 +214,8 @@ pub(crate) struct Plan {
     pub(crate) changes: bool,
     /// And moves messages.
     pub(crate) moves: bool,
+    /// Some receivers settle second.
+    pub(crate) seconds: bool,
     pub(crate) peers_max: usize,
     pub(crate) weights: Vec<Weight>,
     /// Of a hundred steps, how many are actions of clients or of the world.
@@ -255,6 +257,7 @@ impl Plan {
             deletes: false,
             changes: false,
             moves: false,
+            seconds: false,
             peers_max: 2 + random.below(6),
             weights: draw_weights(random, shards),
             actions_percent: 5 + random.below(40),
@@ -276,6 +279,7 @@ impl Plan {
         vanishing::draw(random, &mut plan);
         plan.changes = plan.operates && random.one_in(2);
         plan.moves = plan.operates && random.one_in(2);
+        plan.seconds = random.one_in(3);
         plan.queues.iter_mut().for_each(QueuePlan::begin);
         plan
     }
