@@ -382,9 +382,16 @@ impl Oracle {
                 if message.is_loose {
                     return false;
                 }
-                let is_noted = self.noted_of(number).is_some();
-                let is_held = message.holder.is_some() && message.acquired_in.is_none() && !is_noted;
-                let is_over = matches!(message.fate, Fate::Ending { .. } | Fate::Ended { .. });
+                let is_held = message.holder.is_some_and(|holder| {
+                    let holder = &self.consumers[holder];
+                    holder.held.iter().any(|it| it.0 == number && self.is_surely_held(holder, *it))
+                });
+                let is_over = match message.fate {
+                    Fate::Ending { .. } | Fate::Ended { .. } => true,
+                    // Otherwise that may have gone back before this was sent.
+                    Fate::Retired { transaction: other, .. } => other != transaction && self.is_open(other),
+                    Fate::Open | Fate::Unsure => false,
+                };
                 let is_with_others = is_overtaken || is_held || is_over;
                 if is_with_others {
                     self.saw(transaction, false);
