@@ -360,6 +360,12 @@ impl Oracle {
         found.unwrap_or_else(|| panic!("consumer {consumer} is sent something in no transaction {number}"))
     }
 
+    /// Whether a delivery was sent in a transaction that may have been rolled back by now.
+    pub(crate) fn may_be_adrift(&self, consumer: usize, in_transaction: u32) -> bool {
+        let transaction = &self.transactions[self.transaction_of(consumer, in_transaction)];
+        !matches!(transaction.end, End::Open | End::Committed)
+    }
+
     /// Whether a delivery was sent in a transaction that has ended since, and has gone back with it.
     pub(crate) fn is_adrift(
         &mut self,
@@ -392,7 +398,8 @@ impl Oracle {
                     Fate::Retired { transaction: other, .. } => other != transaction && self.is_open(other),
                     Fate::Open | Fate::Unsure => false,
                 };
-                let is_with_others = is_overtaken || is_held || is_over;
+                let has_died = message.is_dead && message.sent.queue == self.consumers[consumer].queue;
+                let is_with_others = is_overtaken || is_held || is_over || has_died;
                 if is_with_others {
                     self.saw(transaction, false);
                 }
@@ -448,6 +455,10 @@ impl Oracle {
     fn abandoned(&mut self, index: usize) {
         let transaction = &mut self.transactions[index];
         if transaction.end != (End::Asked { fail: false }) {
+            // What is said of these before the broker has ended it waits for that, and goes with their links.
+            for (_, number, ..) in transaction.noted.clone() {
+                self.messages[number].is_loose = true;
+            }
             self.conclude(index, false);
             return;
         }

@@ -451,6 +451,7 @@ impl Oracle {
             NodeKind::Queue | NodeKind::Topic(_) => number,
         };
         self.judge_life(index, number);
+        let may_be_adrift = received.transaction.is_some_and(|it| self.may_be_adrift(index, it));
         let was_rejected = self.may_have_rejected(number) || self.may_be_removed(number);
         let (consumer, message) = (&self.consumers[index], &mut self.messages[number]);
         let name = &self.queues[consumer.queue].name;
@@ -477,7 +478,7 @@ impl Oracle {
             }
         } else {
             // One that was too late for its deadline, or given up, may be read long after.
-            let may_be_late = message.is_loose || consumer.is_loose;
+            let may_be_late = message.is_loose || consumer.is_loose || may_be_adrift;
             assert!(
                 !message.is_dead || consumer.browse || may_be_late,
                 "message {number} came back from the dead: {message:?} {consumer:?}"
