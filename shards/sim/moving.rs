@@ -201,8 +201,7 @@ impl OfKey {
         let moves = random.one_in(2);
         oracle.transfers.push(OfKey { from, to, key });
         let selector = format!("k = {key}");
-        let which =
-            [("to", Value::String(&plan.queues[to].name)), ("selector", Value::String(&selector))];
+        let which = [("to", Value::String(&plan.queues[to].name)), ("selector", Value::String(&selector))];
         let entity = ("queue", plan.queues[from].name.as_str());
         Some((operator.send(world, if moves { "MOVE" } else { "COPY" }, entity, &which, &[]), moves))
     }

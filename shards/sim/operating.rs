@@ -237,6 +237,9 @@ impl Oracle {
         let queue = &self.queues[self.messages[number].sent.queue];
         let grave = queue.dead_letter.map(|dead_letter| &self.queues[dead_letter]);
         let message = &self.messages[number];
-        message.may_be_gone || message.was_removed || queue.may_remove(number) || grave.is_some_and(|grave| grave.may_remove(number))
+        message.may_be_gone
+            || message.was_removed
+            || queue.may_remove(number)
+            || grave.is_some_and(|grave| grave.may_remove(number))
     }
 }

@@ -554,8 +554,7 @@ impl Oracle {
         });
         let group = message.sent.group.filter(|_| !message.is_dead);
         for (other, consumer) in others {
-            let mut held =
-                consumer.held.iter().filter(|it| self.is_surely_held(consumer, **it)).peekable();
+            let mut held = consumer.held.iter().filter(|it| self.is_surely_held(consumer, **it)).peekable();
             if held.peek().is_none() {
                 continue;
             }
