@@ -279,6 +279,9 @@ impl Plan {
         vanishing::draw(random, &mut plan);
         plan.changes = plan.operates && random.one_in(2);
         plan.moves = plan.operates && random.one_in(2);
+        if plan.changes || plan.moves || plan.deletes {
+            plan.weights.push(Weight(Action::Operate, 4));
+        }
         plan.seconds = random.one_in(3);
         plan.queues.iter_mut().for_each(QueuePlan::begin);
         plan
