@@ -132,10 +132,12 @@ impl Crashing {
         let mut random = Random::new(options.seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0xd15c);
         let shards = options.shards.unwrap_or(1 + random.below(3));
         let latency_us_max = [0, 50, 3_000, 800_000][random.below(4)];
+        // Each record goes by itself, unless it belongs together with others; so much padding is not worth cleaning.
+        let is_split = random.one_in(4);
         let disk = DiskSetup {
             segment_bytes: 4096 * (10 + random.below(13) as u32),
-            batch_bytes_max: 4096 * (1 + random.below(3) as u32),
-            segments_idle_max: 2 + random.below(2) as u32,
+            batch_bytes_max: if is_split { 1 } else { 4096 * (1 + random.below(3) as u32) },
+            segments_idle_max: if is_split { 1000 } else { 2 + random.below(2) as u32 },
             files_max: if random.one_in(4) { 5 + random.below(4) } else { usize::MAX },
             latency_us_max,
         };
@@ -262,6 +264,12 @@ impl Crashing {
             self.world.pass(400_000);
         }
         while self.tick() {}
+        while self.world.disks.iter().any(Disk::is_writing) {
+            steps += 1;
+            assert!(steps < REST_STEPS_MAX, "the world does not come to rest");
+            self.world.pass(100_000);
+            while self.tick() {}
+        }
         self.peers.iter_mut().for_each(|peer| peer.settled.clear());
         if self.is_sound() && self.world.disks.iter().all(|disk| !disk.is_writing()) {
             self.promises.all_synced();

@@ -278,13 +278,20 @@ impl Sources<'_> {
     }
 
     /// Dead letters that have not been written where they died.
-    fn letters(&self, batch: &mut Batch<'_>, placing: &mut Placing) {
-        for (index, letter) in self.engine.new_dead_letters() {
+    fn letters(&mut self, batch: &mut Batch<'_>, placing: &mut Placing) {
+        let engine = self.engine;
+        for (index, letter) in engine.new_dead_letters() {
             let message = &letter.message;
             if !message.is_kept || message.position.is_some() {
                 continue;
             }
-            let Some(uid) = self.uid(letter.queue) else { continue };
+            let queue = letter.queue;
+            let Some(kept) = self.queues.get(queue).and_then(|node| node.kept.as_ref()) else { continue };
+            let uid = kept.uid;
+            // Its queue may be further down the line.
+            if kept.definition.is_none() && placing.queues.iter().all(|(placed, _)| *placed != queue) {
+                self.encode(&Said::Queue { queue }, batch, placing);
+            }
             let record = journal::Message {
                 uid,
                 place: letter.place.0,

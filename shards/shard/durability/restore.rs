@@ -328,7 +328,8 @@ impl Shard {
 
     /// Puts back the messages of a queue whose turn it is.
     fn restore_ready(&mut self, now: u64, restoring: &mut Restoring, uid: u64) {
-        while let Some(Waiting { queue, next, .. }) = restoring.waiting.get_mut(&uid)
+        while let Some(Waiting { queue, next, end }) = restoring.waiting.get_mut(&uid)
+            && next < end
             && let Some(loaded) = restoring
                 .early
                 .get(next)

@@ -1,7 +1,7 @@
 //! Messages that leave their queue for another one: never half, and nowhere twice.
 
 use corelane_shard::DestinationRule;
-use corelane_sim::{Item, Operator};
+use corelane_sim::{DiskSetup, Item, Operator, Setup, names_homed_at};
 use corelane_wire::amqp10::{DeliveryState, Header, Value};
 
 use crate::{Stage, durable, name_at, other_at, rule};
@@ -64,6 +64,43 @@ fn rejected_messages_are_in_one_queue_whenever_the_broker_crashes() {
             }
         }
         assert!(crashes > 20);
+    }
+}
+
+#[test]
+fn what_dies_before_it_is_written_is_where_it_died_or_where_it_went() {
+    for steps in 0.. {
+        let (source, dead) = names(false);
+        let disk = Some(DiskSetup { batch_bytes_max: 1, ..DiskSetup::default() });
+        let mut stage = Stage::with(&Setup { rules: rules(&source, &dead), disk, ..Setup::durable(2, 1) });
+        let names = [name_at(0, 2), other_at(0, 2)];
+        let other = names_homed_at(0, 2).find(|name| !names.contains(name)).expect("there are many");
+        let others = stage.sender(&other);
+        let sender = stage.sender(&source);
+        let receiver = stage.receiver(&source);
+        stage.hold_disks(true);
+        for n in 0..3 {
+            stage.post(others, &format!("other {n}"));
+        }
+        stage.world.run();
+        stage.post(sender, "dies");
+        let received = stage.receive(receiver, 1);
+        stage.settle(&received[0], &DeliveryState::Rejected { error: None });
+        stage.hold_disks(false);
+        let mut is_over = false;
+        for _ in 0..steps {
+            is_over = stage.world.tick().is_none();
+        }
+        let restart = stage.crash();
+        assert_eq!(restart.summaries[0].lost, 0, "after {steps} steps");
+        let found = stage.take_bodies(&other);
+        assert!(found.iter().all(|body| body.starts_with("other")), "after {steps} steps: {found:?}");
+        let (there, letters) = both(&mut stage, &source, &dead);
+        assert!(there.len() + letters.len() <= 1, "after {steps} steps: {there:?} {letters:?}");
+        if is_over {
+            assert_eq!((found.len(), letters.len()), (3, 1));
+            break;
+        }
     }
 }
 

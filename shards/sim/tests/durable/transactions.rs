@@ -128,6 +128,35 @@ fn a_transaction_is_done_or_not_whenever_the_broker_crashes() {
 }
 
 #[test]
+fn a_transaction_is_done_or_not_whichever_disk_stands_still_before_a_crash() {
+    for (connects, slow) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        for steps in 0.. {
+            let mut stage = Stage::new(2, 1);
+            let Work { coordinator, number, queues } = begin(&mut stage, 2, connects);
+            let token = stage.world.clients[stage.client].discharge(coordinator, number, false);
+            let mut is_over = false;
+            for _ in 0..steps {
+                is_over = stage.world.tick().is_none();
+            }
+            stage.world.disks[slow].held = true;
+            stage.world.run();
+            let is_answered = stage.outcome(token) == "accepted";
+            stage.crash();
+            let found: Vec<Vec<(String, u32)>> =
+                queues.iter().map(|queue| contents(&mut stage, queue)).collect();
+            let is_committed = found.iter().all(|found| *found == committed());
+            let is_rolled_back = found.iter().all(|found| *found == rolled_back());
+            let at = format!("from {connects}, disk {slow} after {steps} steps");
+            assert!(is_committed || is_rolled_back, "{at}: {found:?}");
+            assert!(!is_answered || is_committed, "{at}: what was answered has happened");
+            if is_over {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_transaction_that_was_open_never_was() {
     for shards in [1, 2] {
         let mut stage = Stage::new(shards, 1);
