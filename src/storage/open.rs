@@ -75,7 +75,7 @@ pub fn open(
         relayout(
             &mut directory,
             journals.shards,
-            &journals.decisions.decided,
+            &journals.decisions,
             target,
             home,
             &progress,
