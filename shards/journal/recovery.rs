@@ -7,8 +7,8 @@
 use crate::journal::{Continuation, Journal};
 use crate::limits::Config;
 use crate::record::{
-    Decided, Details, Done, LEVEL_BITS, Manifest, Message, Origin, Places, Position, Prepared, Queue, QueueDeleted,
-    Record, Removed, Returned, TransactionName,
+    Decided, Details, Done, LEVEL_BITS, Manifest, Message, Origin, Places, Position, Prepared, Queue,
+    QueueDeleted, Record, Removed, Returned, TransactionName,
 };
 use crate::scan::{End, Scanned};
 use crate::segments::{Pin, Segments, pin};

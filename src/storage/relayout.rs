@@ -16,8 +16,8 @@ use super::progress::Progress;
 use super::scan::read_segment;
 use super::segments::{SegmentFiles, read_at};
 use corelane_journal::{
-    Config, Details, Identity, Journal, LastReturn, Message, Origin, Position, Queue, Record, Recovered, Returned,
-    Started, Stopped,
+    Config, Details, Identity, Journal, LastReturn, Message, Origin, Position, Queue, Record, Recovered,
+    Returned, Started, Stopped,
 };
 use corelane_shard::Decisions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,7 +151,9 @@ impl<'a> Reader<'a> {
         let mut removed = BTreeSet::new();
         let mut returned: BTreeMap<(u64, u64), Returned> = BTreeMap::new();
         let prepared = shard.recovered.transactions.values().filter_map(|known| known.prepared.as_ref());
-        for (_, prepared) in prepared.filter(|(_, prepared)| decisions.decided.contains(&prepared.transaction)) {
+        for (_, prepared) in
+            prepared.filter(|(_, prepared)| decisions.decided.contains(&prepared.transaction))
+        {
             removed.extend(prepared.removed.iter().copied());
             for back in &prepared.returned {
                 let known = returned.entry((back.uid, back.place)).or_insert_with(|| back.clone());
@@ -187,7 +189,8 @@ impl<'a> Reader<'a> {
         let found = recovered.messages.binary_search_by_key(&name, |found| (found.uid, found.place));
         let Ok(index) = found else { return false };
         let found = &recovered.messages[index];
-        let undone = recovered.transaction_of(found).is_some_and(|name| !self.decisions.decided.contains(&name));
+        let undone =
+            recovered.transaction_of(found).is_some_and(|name| !self.decisions.decided.contains(&name));
         let has_left = self.decisions.arrived.contains(&Origin { uid: message.uid, place: message.place });
         found.position == position && !undone && !has_left && !self.removed.contains(&name)
     }
