@@ -191,6 +191,13 @@ impl Ledger {
 
     pub fn settle_in(&mut self, transaction: u64, number: Number, node: usize) {
         self.end_hold(number, node, Settled::In(transaction));
+        if let Some(sent) = self.messages.get_mut(&number) {
+            let max = self.nodes[node].deliveries_max;
+            let copy = sent.copy_mut(node);
+            // If it is rolled back it may count as a delivery that failed.
+            copy.failed += 1;
+            copy.may_be_dead |= max.is_some_and(|max| copy.failed >= max);
+        }
         if let Some(transaction) = self.transactions.get_mut(&transaction) {
             transaction.accepts.push((number, node));
         }
@@ -349,10 +356,6 @@ impl Ledger {
             let copy = sent.copy_mut(node);
             if copy.settled == Settled::In(name) {
                 copy.settled = if committed { Settled::ForGood } else { Settled::No };
-                // What is rolled back may count as a delivery that failed.
-                copy.failed += u32::from(!committed);
-                copy.may_be_dead |=
-                    !committed && self.nodes[node].deliveries_max.is_some_and(|max| copy.failed >= max);
                 self.depths[node] += usize::from(!committed);
                 self.forget_if_over(number);
             }

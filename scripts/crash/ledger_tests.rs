@@ -159,3 +159,17 @@ fn of_a_transaction_that_was_not_committed_nothing_is_there() {
     check(&mut ledger, &[&[], &[], &[(taken, 0), (posted, 0)]], &["half"]);
     check(&mut ledger, &[], &["lost"]);
 }
+
+#[test]
+fn what_was_taken_in_a_transaction_that_is_to_be_rolled_back_may_count_as_failed() {
+    let mut ledger = ledger();
+    let number = confirmed(&mut ledger, 2);
+    deliver(&mut ledger, number, 2);
+    let transaction = ledger.declare();
+    ledger.settle_in(transaction, number, 2);
+    ledger.discharge(transaction, true);
+    check(&mut ledger, &[&[], &[], &[(number, 0)]], &[]);
+    check(&mut ledger, &[&[], &[], &[(number, 1)]], &[]);
+    check(&mut ledger, &[&[], &[], &[(number, 2)]], &["counts"]);
+    check(&mut ledger, &[], &["lost"]);
+}

@@ -17,7 +17,7 @@ fn details() -> Details {
         last_value: Some(Bytes::from_static(b"key")),
         deaths: Bytes::from_static(b"expired"),
         annotations: Bytes::from_static(b"note"),
-        origin: Some(Origin { uid: 5, place: 6, acquisition: 7 }),
+        origin: Some(Origin { uid: 5, place: 6 }),
         transaction: Some(name(8)),
     }
 }
@@ -132,7 +132,7 @@ fn the_layout_is_what_it_was() {
     let bytes = buffer.as_slice();
     let (message, rest) = bytes[BATCH_HEADER..].split_at(77);
     let (removed, detailed) = rest.split_at(49);
-    assert_eq!(hex(&bytes[..BATCH_HEADER]), "c1293087434c627407000000000000002701000003000000");
+    assert_eq!(hex(&bytes[..BATCH_HEADER]), "acab2da6434c627407000000000000002301000003000000");
     assert_eq!(
         hex(message),
         "a4b0d96c4d0000003900000003111100000000000022220000000000003333000000000000444400\
@@ -145,10 +145,10 @@ fn the_layout_is_what_it_was() {
     );
     assert_eq!(
         hex(detailed),
-        "69c548489100000084000000036b6579657870697265646e6f746501f1ffffff03000000ecffffff\
-         07000000ebffffff0400000001050000000000000006000000000000000700000001090000000200\
-         08000000000000001111000000000000222200000000000033330000000000004444000000000000\
-         5555000000000000660000007700000088000000048effffff"
+        "f70e84e18d00000080000000036b6579657870697265646e6f746501f1ffffff03000000ecffffff\
+         07000000ebffffff0400000001050000000000000006000000000000000109000000020008000000\
+         00000000111100000000000022220000000000003333000000000000444400000000000055550000\
+         000000006600000077000000880000000492ffffff"
     );
     let mut block = vec![0; BLOCK];
     segment_header().write(&mut block);

@@ -92,17 +92,17 @@ pub struct Details {
     pub deaths: Bytes,
     /// What outcomes added to it. Opaque here.
     pub annotations: Bytes,
-    /// What it was before it came here from another shard, so that a repeat is recognised.
+    /// Where it was before it came here from another shard: it is not there any more.
     pub origin: Option<Origin>,
     /// It exists if this transaction is committed.
     pub transaction: Option<TransactionName>,
 }
 
-#[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a message was before.
+#[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     pub uid: u64,
     pub place: u64,
-    pub acquisition: u32,
 }
 
 /// Messages are gone, for ever. Amends the one segment in which their records lie.

@@ -7,8 +7,8 @@
 use crate::journal::{Continuation, Journal};
 use crate::limits::Config;
 use crate::record::{
-    Decided, Details, Done, LEVEL_BITS, Manifest, Message, Places, Position, Prepared, Queue, QueueDeleted,
-    Record, Removed, Returned, TransactionName,
+    Decided, Details, Done, LEVEL_BITS, Manifest, Message, Origin, Places, Position, Prepared, Queue,
+    QueueDeleted, Record, Removed, Returned, TransactionName,
 };
 use crate::scan::{End, Scanned};
 use crate::segments::{Pin, Segments, pin};
@@ -58,6 +58,7 @@ pub struct Transaction {
 pub struct Recovery {
     messages: Vec<LiveMessage>,
     transaction_names: Vec<TransactionName>,
+    arrived: Vec<Origin>,
     removed: Vec<(u64, Places)>,
     returned: Vec<LastReturn>,
     queues: BTreeMap<u64, (Position, Queue)>,
@@ -87,6 +88,8 @@ pub struct Recovered {
     /// Those that are open, were decided here, or both.
     pub transactions: BTreeMap<TransactionName, Transaction>,
     transaction_names: Vec<TransactionName>,
+    /// Where messages were that have come here from other shards, also those that are gone since: they are not there any more.
+    pub arrived: Vec<Origin>,
     /// The highest number of a start; 0 if there was none.
     pub boot: u32,
     /// Every sequence (a place without its [`LEVEL_BITS`]) that was ever used is lower.
@@ -188,6 +191,7 @@ impl Recovery {
             returned: self.returned,
             transactions: self.transactions,
             transaction_names: self.transaction_names,
+            arrived: self.arrived,
             boot: self.boot,
             sequence_end,
             uid_end,
@@ -215,7 +219,8 @@ impl Recovery {
         let Message { uid, place, delivery_count, acquired_count, details, .. } = message;
         self.used(uid, place);
         let transaction = details.and_then(|details| {
-            let Details { transaction, .. } = *details;
+            let Details { transaction, origin, .. } = *details;
+            self.arrived.extend(origin);
             transaction
         });
         let transaction = transaction.map_or(0, |name| {

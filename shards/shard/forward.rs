@@ -72,7 +72,8 @@ impl Shard {
         if home == self.index {
             self.store_internal(now, &target, message)
         } else {
-            self.forward(home, ForwardedMessage { target, died_in, message });
+            let origin = self.origin_in_hand();
+            self.forward(home, ForwardedMessage { target, died_in, origin, message });
             PublishOutcome::Stored
         }
     }
@@ -97,7 +98,8 @@ impl Shard {
             if *shard == self.index {
                 outcome = outcome.and(self.store_internal(now, &target, message));
             } else {
-                self.forward(*shard, ForwardedMessage { target, died_in, message });
+                // One of several shards that has it does not speak for the others.
+                self.forward(*shard, ForwardedMessage { target, died_in, origin: None, message });
             }
         }
         match &routes.here {
@@ -122,8 +124,9 @@ impl Shard {
         let mark = self.said();
         let count = messages.len();
         let (mut bytes, mut lost) = (0, Vec::new());
-        for ForwardedMessage { target, died_in, message } in messages {
+        for ForwardedMessage { target, died_in, origin, mut message } in messages {
             bytes += message.memory();
+            message.origin = origin.map(Box::new);
             let outcome = self.store_internal(now, &target, message);
             self.counters.count_forward_refused(outcome);
             if let Some(died_in) = died_in.filter(|_| outcome != PublishOutcome::Stored) {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use corelane_engine::{Acquisition, ConsumerId, Origin, Outcome, Place, QueueId};
-use corelane_journal::TransactionName;
+use corelane_journal::{self as journal, TransactionName};
 use corelane_protocol::amqp10::LinkId;
 
 use crate::connection::Connection;
@@ -224,6 +224,8 @@ pub struct ForwardedMessage {
     pub target: HandoffTarget,
     /// It is a dead letter of this queue of the sender's.
     pub died_in: Option<QueueId>,
+    /// Where it was, if that was written: once it is kept elsewhere, it is not there any more.
+    pub(crate) origin: Option<journal::Origin>,
     pub message: Message,
 }
 

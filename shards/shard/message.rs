@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use bytes::Bytes;
 use corelane_engine::selector::{self, Field, HeaderField};
 use corelane_engine::{self as engine, DeadLetterReason};
-use corelane_journal::Position;
+use corelane_journal::{Origin, Position};
 use corelane_wire::amqp10::{
     DecodeError, Encode, Header, Map, MapSection, MapWriter, Property, PropertyFields, Raw, Sections, Value,
 };
@@ -64,6 +64,8 @@ pub struct Content {
     pub(crate) is_annotated: bool,
     /// Where what was written of it lies.
     pub(crate) position: Option<Position>,
+    /// Where it was before it came from another shard.
+    pub(crate) origin: Option<Box<Origin>>,
     /// Where it has died, if it is a dead letter.
     deaths: Option<Box<Deaths>>,
 }
@@ -142,7 +144,7 @@ impl Message {
     /// The same message for another shard, or for someone here whose memory is not the queues'.
     pub(crate) fn copied(&self, buffers: &mut Buffers) -> Self {
         let body = self.body.copied(buffers);
-        Message(Box::new(Content { body, deaths: None, ..*self.0 }))
+        Message(Box::new(Content { body, origin: None, deaths: None, ..*self.0 }))
     }
 
     /// One that several shards can have.
@@ -159,7 +161,7 @@ impl Message {
     /// Another handle to a message that is passed or shared.
     pub(crate) fn another(&self) -> Option<Self> {
         let body = self.body.another()?;
-        Some(Message(Box::new(Content { body, deaths: self.deaths.clone(), ..*self.0 })))
+        Some(Message(Box::new(Content { body, origin: None, deaths: self.deaths.clone(), ..*self.0 })))
     }
 
     /// As it can travel, and the bytes that this shard has to count no more.
@@ -243,6 +245,7 @@ impl Message {
         annotated.onward = self.onward;
         annotated.deliver_at = self.deliver_at;
         annotated.deaths = self.deaths.take();
+        annotated.origin = self.origin.take();
         annotated.enqueued_at = self.enqueued_at;
         annotated.is_answer = self.is_answer;
         annotated.is_kept = self.is_kept;
@@ -313,6 +316,7 @@ impl Content {
             is_kept: false,
             is_annotated: false,
             position: None,
+            origin: None,
             deaths: None,
             body: Body::default(),
         }

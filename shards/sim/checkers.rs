@@ -47,7 +47,7 @@ fn check_conservation(shard: &Shard, name: &str) -> u64 {
 /// A queue that refuses what is too much never has too much.
 pub(crate) fn check_limits(world: &World, queues: &[QueuePlan]) {
     for QueuePlan { name, rule, .. } in
-        queues.iter().filter(|plan| plan.rule.overflow == Some(OverflowRule::Reject))
+        queues.iter().filter(|plan| plan.is_bounded && plan.rule.overflow == Some(OverflowRule::Reject))
     {
         let shard = &world.shards[world.home_of(name)];
         let depth = shard.queue(name).and_then(|queue| shard.engine().depth(queue)).unwrap_or_default();

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use corelane_protocol::amqp10::LinkId;
 
+use crate::noting::Noted;
 use crate::oracle::{Consumer, Fate, Oracle, Settling};
 use crate::random::Random;
 use crate::workload::{Use, Workload};
@@ -46,6 +47,7 @@ pub(crate) struct Transaction {
     retired: Vec<(usize, usize, Settling)>,
     /// Deliveries that were sent in it: consumer, message and delivery id.
     acquired: Vec<(usize, usize, u32)>,
+    noted: Vec<Noted>,
     /// A queue may refuse what is posted, or a delivery may have gone back before it was settled.
     may_fail: bool,
     /// A queue has refused what was posted.
@@ -111,6 +113,17 @@ impl Dealings {
             }
             *request = Request::Forgotten;
         }
+    }
+}
+
+impl Transaction {
+    pub(crate) fn noted(&mut self, may_fail: bool, noted: Noted) {
+        self.may_fail |= may_fail;
+        self.noted.push(noted);
+    }
+
+    pub(crate) fn find_noted(&self, delivery_id: u32, consumer: usize) -> Option<Noted> {
+        self.noted.iter().rfind(|(index, _, id, _)| (*index, *id) == (consumer, delivery_id)).copied()
     }
 }
 
@@ -219,6 +232,7 @@ impl Oracle {
             posted: Vec::new(),
             retired: Vec::new(),
             acquired: Vec::new(),
+            noted: Vec::new(),
             may_fail: false,
             was_refused: false,
         });
@@ -243,15 +257,22 @@ impl Oracle {
         let message = &mut self.messages[number];
         message.posted_in = Some(transaction);
         let queue = &self.queues[message.sent.queue];
-        let may_fail = queue.may_refuse || queue.goes;
+        let may_fail = queue.refuses.covers(number) || queue.goes;
         let transaction = &mut self.transactions[transaction];
         transaction.posted.push(number);
         transaction.may_fail |= may_fail;
     }
 
     /// What the broker said of a message that is part of a transaction. False: it was refused.
-    pub(crate) fn post_answered(&mut self, transaction: usize, outcome: &str, is_gone: bool) -> bool {
+    pub(crate) fn post_answered(
+        &mut self,
+        (transaction, number): (usize, usize),
+        outcome: &str,
+        is_gone: bool,
+    ) -> bool {
+        let may_refuse = self.queues[self.messages[number].sent.queue].refuses.covers(number);
         let transaction = &mut self.transactions[transaction];
+        transaction.may_fail |= may_refuse;
         match outcome.split_once(" in ").map_or(outcome, |(outcome, _)| outcome) {
             "accepted" => true,
             "rejected amqp:resource-limit-exceeded" if transaction.may_fail => {
@@ -289,15 +310,33 @@ impl Oracle {
         outcome: Settling,
         transaction: usize,
     ) {
+        let may_fail = self.may_lose_hold(index);
         let consumer = &mut self.consumers[index];
         let (number, delivery_id) = consumer.held.remove(position);
         consumer.acquired.remove(&delivery_id);
-        let queue = &self.queues[consumer.queue];
-        // A subscription's consumer may lose its place to another.
-        let may_fail =
-            consumer.is_loose || queue.has_deadline || queue.goes || queue.subscription().is_some();
         self.retired((index, number), outcome, transaction);
         self.transactions[transaction].may_fail |= may_fail;
+    }
+
+    /// Whether a consumer's deliveries may be others' by now.
+    pub(crate) fn may_lose_hold(&self, index: usize) -> bool {
+        let consumer = &self.consumers[index];
+        let queue = &self.queues[consumer.queue];
+        // A subscription's consumer may lose its place to another.
+        consumer.is_loose || queue.goes || queue.subscription().is_some()
+    }
+
+    /// The link of a consumer has ended that had named an outcome in a transaction.
+    pub(crate) fn fails_or_retires(
+        &mut self,
+        delivery: (usize, usize),
+        outcome: Settling,
+        transaction: usize,
+    ) {
+        self.transactions[transaction].may_fail = true;
+        if !self.is_open(transaction) {
+            self.retired(delivery, outcome, transaction);
+        }
     }
 
     fn retired(&mut self, (consumer, number): (usize, usize), outcome: Settling, transaction: usize) {
@@ -306,8 +345,9 @@ impl Oracle {
         message.acquired_in = None;
         // When it is rolled back, or for what it says.
         message.failed_max += 1;
+        message.may_have_ended |= outcome.is_end();
         message.fate = Fate::Retired { transaction, outcome };
-        let may_fail = message.is_loose || self.queues[message.sent.queue].has_deadline;
+        let may_fail = message.is_loose;
         let transaction = &mut self.transactions[transaction];
         transaction.retired.push((consumer, number, outcome));
         transaction.may_fail |= may_fail;
@@ -320,11 +360,17 @@ impl Oracle {
         found.unwrap_or_else(|| panic!("consumer {consumer} is sent something in no transaction {number}"))
     }
 
+    /// Whether a delivery was sent in a transaction that may have been rolled back by now.
+    pub(crate) fn may_be_adrift(&self, consumer: usize, in_transaction: u32) -> bool {
+        let transaction = &self.transactions[self.transaction_of(consumer, in_transaction)];
+        !matches!(transaction.end, End::Open | End::Committed)
+    }
+
     /// Whether a delivery was sent in a transaction that has ended since, and has gone back with it.
     pub(crate) fn is_adrift(
         &mut self,
         consumer: usize,
-        message: usize,
+        number: usize,
         in_transaction: u32,
         is_overtaken: bool,
     ) -> bool {
@@ -333,23 +379,27 @@ impl Oracle {
             End::Open | End::Committed => false,
             End::RolledBack | End::Asked { fail: true } => true,
             End::Unknown => {
-                self.messages[message].is_loose = true;
+                self.messages[number].is_loose = true;
                 self.consumers[consumer].is_loose = true;
                 true
             }
             End::Asked { fail: false } => {
-                let message = &self.messages[message];
-                if message.is_loose || self.queues[message.sent.queue].has_deadline {
+                let message = &self.messages[number];
+                if message.is_loose {
                     return false;
                 }
-                let is_held = message.holder.is_some() && message.acquired_in.is_none();
-                let is_with_others = is_held
-                    || match message.fate {
-                        Fate::Ending { .. } | Fate::Ended { .. } => true,
-                        // Otherwise that may have gone back before this was sent.
-                        Fate::Retired { transaction: other, .. } => is_overtaken && other != transaction,
-                        Fate::Open | Fate::Unsure => false,
-                    };
+                let is_held = message.holder.is_some_and(|holder| {
+                    let holder = &self.consumers[holder];
+                    holder.held.iter().any(|it| it.0 == number && self.is_surely_held(holder, *it))
+                });
+                let is_over = match message.fate {
+                    Fate::Ending { .. } | Fate::Ended { .. } => true,
+                    // Otherwise that may have gone back before this was sent.
+                    Fate::Retired { transaction: other, .. } => other != transaction && self.is_open(other),
+                    Fate::Open | Fate::Unsure => false,
+                };
+                let has_died = message.is_dead && message.sent.queue == self.consumers[consumer].queue;
+                let is_with_others = is_overtaken || is_held || is_over || has_died;
                 if is_with_others {
                     self.saw(transaction, false);
                 }
@@ -385,7 +435,9 @@ impl Oracle {
 
     fn discharged(&mut self, index: usize, outcome: &str) {
         let transaction = &self.transactions[index];
-        let has_late = transaction.retired.iter().any(|(_, number, _)| self.messages[*number].is_loose);
+        let retired = transaction.retired.iter().map(|(_, number, _)| number);
+        let mut settled = retired.chain(transaction.noted.iter().map(|(_, number, ..)| number));
+        let has_late = settled.any(|number| self.messages[*number].is_loose);
         let committed = match (outcome, transaction.end) {
             ("accepted", End::Asked { fail }) => !fail,
             ("rejected amqp:transaction:rollback", End::Asked { fail: false })
@@ -403,6 +455,10 @@ impl Oracle {
     fn abandoned(&mut self, index: usize) {
         let transaction = &mut self.transactions[index];
         if transaction.end != (End::Asked { fail: false }) {
+            // What is said of these before the broker has ended it waits for that, and goes with their links.
+            for (_, number, ..) in transaction.noted.clone() {
+                self.messages[number].is_loose = true;
+            }
             self.conclude(index, false);
             return;
         }
@@ -414,7 +470,17 @@ impl Oracle {
             // Its consumer may be there still, and may be sent it again or not.
             self.messages[*number].is_loose = true;
         }
-        for delivery in std::mem::take(&mut transaction.acquired) {
+        let (noted, acquired) = (transaction.noted.clone(), std::mem::take(&mut transaction.acquired));
+        for noted @ (consumer, number, delivery_id, outcome) in noted {
+            if self.consumers[consumer].noted.get(&delivery_id) == Some(&index) {
+                self.messages[number].is_loose = true;
+                self.messages[number].was_accepted |= outcome.is_end();
+                // It may hold it still.
+                self.consumers[consumer].is_loose = true;
+                self.note_ends(index, noted, false);
+            }
+        }
+        for delivery in acquired {
             if self.acquisition_ends(index, delivery, false) {
                 self.messages[delivery.1].is_loose = true;
                 // It may hold it still.
@@ -429,7 +495,13 @@ impl Oracle {
     /// Something has been seen that says how a transaction ended.
     pub(crate) fn saw(&mut self, index: usize, committed: bool) {
         let transaction = &mut self.transactions[index];
-        assert_ne!(transaction.end, End::Open, "something of it was seen before its end: {transaction:?}");
+        let retired = || transaction.retired.iter().map(|(_, number, _)| &self.messages[*number]);
+        assert_ne!(
+            transaction.end,
+            End::Open,
+            "something of it was seen before its end: {transaction:?} {:?}",
+            retired().collect::<Vec<_>>()
+        );
         assert_ne!(transaction.seen, Some(!committed), "seen in halves: {committed}, {transaction:?}");
         transaction.seen = Some(committed);
         if transaction.end == End::Unknown {
@@ -442,6 +514,9 @@ impl Oracle {
         transaction.seen = Some(committed);
         transaction.end = if committed { End::Committed } else { End::RolledBack };
         let (retired, acquired) = (transaction.retired.clone(), std::mem::take(&mut transaction.acquired));
+        for noted in transaction.noted.clone() {
+            self.note_ends(index, noted, committed);
+        }
         for (consumer, number, outcome) in retired {
             if committed && outcome == Settling::NotHere {
                 self.consumers[consumer].refused.insert(number);
@@ -491,7 +566,12 @@ impl Oracle {
     /// A message has come: what it was posted in has committed, and what it was settled or acquired in before may say why it comes.
     pub(crate) fn judge_transactions(&mut self, number: usize) {
         let message = &self.messages[number];
-        if message.is_loose || self.queues[message.sent.queue].has_deadline {
+        if message.is_loose {
+            return;
+        }
+        self.judge_noted(number);
+        let message = &self.messages[number];
+        if message.is_loose {
             return;
         }
         if let (Some(transaction), Some(holder)) = (message.acquired_in, message.holder) {
@@ -510,12 +590,18 @@ impl Oracle {
     }
 
     /// Whether a consumer holds this delivery for certain: not one that goes back with a transaction that may have ended.
-    pub(crate) fn is_surely_held(&self, consumer: &Consumer, delivery_id: u32) -> bool {
-        consumer.acquired.get(&delivery_id).is_none_or(|transaction| self.is_open(*transaction))
+    pub(crate) fn is_surely_held(&self, consumer: &Consumer, (number, delivery_id): (usize, u32)) -> bool {
+        if self.messages[number].is_loose {
+            return false;
+        }
+        consumer.waits_for(delivery_id).is_none_or(|transaction| self.is_open(transaction))
     }
 
     /// Whether a rejection inside a transaction may have been applied.
     pub(crate) fn may_have_rejected(&self, number: usize) -> bool {
+        if let Some((transaction, (.., Settling::Rejected))) = self.noted_of(number) {
+            return !self.is_open(transaction);
+        }
         match self.messages[number].fate {
             Fate::Retired { transaction, outcome: Settling::Rejected } => !self.is_open(transaction),
             Fate::Retired { .. } | Fate::Open | Fate::Ending { .. } | Fate::Ended { .. } | Fate::Unsure => {
@@ -537,9 +623,8 @@ impl Oracle {
                 let may_be_removed = self.may_be_removed(**number);
                 !(may_be_removed
                     || message.is_loose
-                    || queue.has_deadline
                     || queue.replaces
-                    || queue.may_lose(&message.sent))
+                    || queue.may_lose(**number, &message.sent))
             };
             let is_queued = |number: &&usize| self.queues[self.messages[**number].sent.queue].is_queue();
             let lost = transaction.posted.iter().filter(stays).find(is_queued);

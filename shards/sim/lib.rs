@@ -10,13 +10,17 @@
 //! Tests of one situation drive a [`World`] themselves. A [`Simulation`] does everything at once: a `plan` drawn from the seed, a
 //! `workload` that follows it, `faults`, an `oracle` that knows what may happen to a message, `checkers` of the shards' own state.
 
+mod changing;
 mod checkers;
 mod client;
 mod crashing;
+mod deadlines;
 mod dealing;
 mod disk;
 mod faults;
 mod hot_path;
+mod moving;
+mod noting;
 mod operating;
 mod operator;
 mod oracle;

@@ -6,9 +6,11 @@
 
 use corelane_wire::amqp10::Value;
 
-use crate::operator::{Answer, Item, Operator};
+use crate::changing::Change;
+use crate::moving::{Known, OfKey, PEEKED_MAX, Peeked};
+use crate::operator::{Answer, Operator};
 use crate::oracle::Oracle;
-use crate::plan::Plan;
+use crate::plan::{Plan, QueuePlan};
 use crate::random::Random;
 use crate::world::World;
 
@@ -20,6 +22,7 @@ const STATUSES: [i64; 2] = [404, 504];
 pub(crate) struct Operating {
     operator: Operator,
     waiting: Option<Request>,
+    peeked: Option<Peeked>,
 }
 
 /// What was asked for.
@@ -32,25 +35,30 @@ struct Request {
     gone: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Kind {
     Peek,
-    Update,
-    /// Takes messages out.
+    Change(Change),
+    /// Takes out messages that are not known.
     Remove,
     /// The same, and puts them elsewhere.
     Move,
+    /// Copies some that are not known.
+    Copy,
+    /// Concerns messages that are known, unless it has gone astray.
+    Sweep(Known, bool),
     Create,
     Delete,
 }
 
 impl Kind {
     /// What it may come to besides.
-    fn statuses(self) -> &'static [i64] {
+    fn statuses(&self) -> &'static [i64] {
         match self {
-            Kind::Peek | Kind::Update | Kind::Remove => &[200],
-            // Its target is full.
-            Kind::Move => &[200, 409],
+            Kind::Change(change) if change.may_conflict() => &[200, 409],
+            Kind::Peek | Kind::Change(_) => &[200],
+            // Its target is full, or others move messages from there.
+            Kind::Remove | Kind::Move | Kind::Copy | Kind::Sweep(..) => &[200, 409],
             // It is there.
             Kind::Create => &[201, 409],
             Kind::Delete => &[204],
@@ -61,7 +69,7 @@ impl Kind {
 impl Operating {
     /// Connects to a shard of a world where nothing else has happened.
     pub(crate) fn new(world: &mut World, shard: usize) -> Self {
-        Operating { operator: Operator::new(world, shard), waiting: None }
+        Operating { operator: Operator::new(world, shard), waiting: None, peeked: None }
     }
 
     pub(crate) fn client(&self) -> usize {
@@ -82,51 +90,93 @@ impl Operating {
         if self.waiting.is_some() || world.clients[self.client()].closed.is_some() {
             return;
         }
+        if let Some(peeked) = self.peeked.take()
+            && plan.moves
+            && (oracle.queues[peeked.queue].gone, oracle.queues[peeked.queue].deleting) == (peeked.gone, 0)
+        {
+            let (queue, gone) = (peeked.queue, peeked.gone);
+            let asked = peeked.sweep((world, &mut self.operator), oracle, (random, plan));
+            self.waiting = asked.map(|(number, known)| {
+                let kind = Kind::Sweep(known, false);
+                Request { number, queue, kind, gone }
+            });
+            return;
+        }
         let queue = random.below(plan.queue_count());
-        let name = &plan.queues[queue].name;
-        let entity = ("queue", name.as_str());
+        let Some((number, kind)) = self.ask(world, oracle, (random, plan), queue) else { return };
         let own = &mut oracle.queues[queue];
-        let gone = own.gone;
+        match kind {
+            Kind::Remove | Kind::Move => own.removing += 1,
+            Kind::Delete => own.deleting += 1,
+            Kind::Change(change) => own.may_change(change),
+            Kind::Peek | Kind::Copy | Kind::Sweep(..) | Kind::Create => {}
+        }
+        self.waiting = Some(Request { number, queue, kind, gone: own.gone });
+    }
+
+    fn ask(
+        &mut self,
+        world: &mut World,
+        oracle: &mut Oracle,
+        (random, plan): (&mut Random, &Plan),
+        queue: usize,
+    ) -> Option<(u64, Kind)> {
+        let name = plan.queues[queue].name.as_str();
+        let entity = ("queue", name);
         let operator = &mut self.operator;
-        let (kind, number) = match random.below(8) {
+        let peek = [("count", Value::Uint(PEEKED_MAX))];
+        Some(match random.below(10) {
             0 => {
-                let prefetch = Item::Value(Value::Uint(1 + random.below(20) as u32));
-                // Who has more keeps it.
-                own.prefetch_max = None;
-                (Kind::Update, operator.send(world, "UPDATE", entity, &[], &[("prefetch", prefetch)]))
+                let change = Change::Prefetch(1 + random.below(20) as u32);
+                (change.send(operator, world, name), Kind::Change(change))
             }
             1 => {
                 let selector = format!("k = {}", random.below(crate::plan::KEYS));
                 let selector = [("selector", Value::String(&selector))];
-                (Kind::Remove, operator.send(world, "DELETE-MESSAGES", entity, &selector, &[]))
+                (operator.send(world, "DELETE-MESSAGES", entity, &selector, &[]), Kind::Remove)
             }
-            2 if own.dead_letter.is_some() => {
-                let Some(to) = own.dead_letter.map(|to| &plan.queues[to].name) else { return };
+            2 => {
+                let to = &plan.queues[plan.queues[queue].dead_letter?].name;
                 if world.home_of(to) != world.home_of(name) {
                     // What is taken in that moment is in both.
-                    return;
+                    return None;
                 }
                 let count = Value::Uint(1 + random.below(20) as u32);
                 let which = [("to", Value::String(to)), ("count", count)];
-                (Kind::Move, operator.send(world, "MOVE", entity, &which, &[]))
+                (operator.send(world, "MOVE", entity, &which, &[]), Kind::Move)
             }
-            3 => (Kind::Remove, operator.send(world, "PURGE", entity, &[], &[])),
-            4 if plan.deletes => (Kind::Delete, operator.send(world, "DELETE", entity, &[], &[])),
-            5 if plan.deletes => (Kind::Create, operator.send(world, "CREATE", entity, &[], &[])),
-            _ => (Kind::Peek, operator.send(world, "PEEK", entity, &[], &[])),
-        };
-        match kind {
-            Kind::Remove | Kind::Move => own.removing += 1,
-            Kind::Delete => own.deleting += 1,
-            Kind::Peek | Kind::Update | Kind::Create => {}
+            3 => (operator.send(world, "PURGE", entity, &[], &[]), Kind::Remove),
+            4 if plan.deletes => (operator.send(world, "DELETE", entity, &[], &[]), Kind::Delete),
+            5 if plan.deletes => (operator.send(world, "CREATE", entity, &[], &[]), Kind::Create),
+            6 | 7 if plan.changes => {
+                let change = Change::draw(random, &oracle.queues[queue])?;
+                (change.send(operator, world, name), Kind::Change(change))
+            }
+            8 if plan.moves => {
+                let (number, moves) = OfKey::send((world, operator), oracle, (random, plan), queue)?;
+                (number, if moves { Kind::Move } else { Kind::Copy })
+            }
+            _ => (operator.send(world, "PEEK", entity, &peek, &[]), Kind::Peek),
+        })
+    }
+
+    /// A queue has gone: places of its messages mean others from now on.
+    pub(crate) fn vanished(&mut self, oracle: &mut Oracle, queue: usize) {
+        if let Some(Request { kind: Kind::Sweep(known, strays), .. }) =
+            self.waiting.as_mut().filter(|it| it.queue == queue)
+            && !std::mem::replace(strays, true)
+        {
+            known.strays(oracle, queue);
         }
-        self.waiting = Some(Request { number, queue, kind, gone });
     }
 
     /// Reads what has come.
     pub(crate) fn observe(&mut self, world: &World, oracle: &mut Oracle) {
         for answer in self.operator.answers(world) {
             let request = self.waiting.take().unwrap_or_else(|| panic!("an answer to nothing: {answer:?}"));
+            if let (Kind::Peek, 200) = (&request.kind, answer.status) {
+                self.peeked = Some(Peeked::read(oracle, (request.queue, request.gone), &answer));
+            }
             request.answered(oracle, &answer);
         }
         if world.clients[self.client()].closed.is_some() {
@@ -142,16 +192,24 @@ impl Request {
         assert_eq!(*number, self.number, "each request is answered once, in its turn");
         let is_known = STATUSES.contains(status) || self.kind.statuses().contains(status);
         assert!(is_known, "a request was answered {answer:?}: {self:?}");
-        if *status == 504 {
-            // Nobody knows when it is done.
-            return;
-        }
         let count = oracle.message_count();
         let own = &mut oracle.queues[self.queue];
-        match self.kind {
-            Kind::Remove | Kind::Move => {
-                own.removed = count;
-                own.removing -= 1;
+        if *status == 504 {
+            // Nobody knows when it is done.
+            if let Kind::Sweep(known, false) = &self.kind
+                && own.goes
+            {
+                known.strays(oracle, self.queue);
+            }
+            return;
+        }
+        match &self.kind {
+            Kind::Remove | Kind::Move => own.has_removed(count),
+            Kind::Sweep(known, strays) => {
+                if *strays && known.takes_out() {
+                    own.has_removed(count);
+                }
+                known.answered(oracle, answer, !strays);
             }
             Kind::Delete => {
                 own.deleting -= 1;
@@ -160,8 +218,16 @@ impl Request {
                     oracle.vanished(self.queue, false);
                 }
             }
-            Kind::Peek | Kind::Update | Kind::Create => {}
+            Kind::Change(change) => own.has_changed(*change, *status == 200, count),
+            Kind::Peek | Kind::Copy | Kind::Create => {}
         }
+    }
+}
+
+impl QueuePlan {
+    fn has_removed(&mut self, count: usize) {
+        self.removed = count;
+        self.removing -= 1;
     }
 }
 
@@ -170,6 +236,10 @@ impl Oracle {
     pub(crate) fn may_be_removed(&self, number: usize) -> bool {
         let queue = &self.queues[self.messages[number].sent.queue];
         let grave = queue.dead_letter.map(|dead_letter| &self.queues[dead_letter]);
-        queue.may_remove(number) || grave.is_some_and(|grave| grave.may_remove(number))
+        let message = &self.messages[number];
+        message.may_be_gone
+            || message.was_removed
+            || queue.may_remove(number)
+            || grave.is_some_and(|grave| grave.may_remove(number))
     }
 }

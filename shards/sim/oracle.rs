@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::client::Received;
 use crate::dealing::Transaction;
+use crate::moving::OfKey;
 use crate::plan::{Group, NodeKind, QueuePlan, Selector};
 use crate::subscribing::Subscription;
 
@@ -77,15 +78,16 @@ pub(crate) enum Fate {
 pub(crate) struct Message {
     pub(crate) sent: Sent,
     /// Its own number, or that of what was sent to a topic and came to a subscription as this.
-    original: usize,
+    pub(crate) original: usize,
     pub(crate) answer: Answer,
+    pub(crate) sent_at: u64,
     pub(crate) fate: Fate,
     pub(crate) holder: Option<usize>,
     /// The transaction that it was sent in, and that it was sent to its holder in, while that has not ended.
     pub(crate) posted_in: Option<usize>,
     pub(crate) acquired_in: Option<usize>,
     /// Somebody has acquired it before.
-    was_seen: bool,
+    pub(crate) was_seen: bool,
     /// The largest delivery-count that was read.
     delivery_count_seen: u32,
     /// Those who have settled or held it in a way that may have been given up.
@@ -94,7 +96,12 @@ pub(crate) struct Message {
     pub(crate) is_dead: bool,
     /// A consumer has accepted it, in time or late.
     pub(crate) was_accepted: bool,
+    /// A consumer has said something that ends it, whatever became of that.
+    pub(crate) may_have_ended: bool,
     pub(crate) failed_max: u32,
+    /// An operator may have taken it out by its place, or has for certain.
+    pub(crate) may_be_gone: bool,
+    pub(crate) was_removed: bool,
     /// It was in its queue when that went, and there were so many consumers by then.
     pub(crate) buried_at: Option<usize>,
 }
@@ -119,6 +126,9 @@ pub(crate) struct Consumer {
     pub(crate) held: Vec<(usize, u32)>,
     /// Of these, those that were sent in a transaction that has not ended, by delivery id.
     pub(crate) acquired: BTreeMap<u32, usize>,
+    /// Those whose outcome was named in a transaction and not settled, likewise.
+    pub(crate) noted: BTreeMap<u32, usize>,
+    pub(crate) settles_second: bool,
     /// By stream, level, group and transaction: the last message that came to this consumer first of all.
     last: BTreeMap<(usize, u8, Option<Group>, Option<usize>), usize>,
     pub(crate) refused: BTreeSet<usize>,
@@ -131,7 +141,9 @@ pub(crate) struct Oracle {
     pub(crate) messages: Vec<Message>,
     pub(crate) transactions: Vec<Transaction>,
     /// By subscription and number of what was sent: what came of it.
-    copies: BTreeMap<(usize, usize), usize>,
+    pub(crate) copies: BTreeMap<(usize, usize), usize>,
+    /// Where messages of a key were moved or copied to.
+    pub(crate) transfers: Vec<OfKey>,
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) deliveries: u64,
     /// By queue: how many deliveries may have failed without having been said to. One for each consumer that has ended: the oldest
@@ -139,6 +151,7 @@ pub(crate) struct Oracle {
     failures: Vec<u32>,
     /// Messages may not be seen any more whose time is over.
     pub(crate) all_expired: bool,
+    pub(crate) now: u64,
 }
 
 impl Oracle {
@@ -149,9 +162,11 @@ impl Oracle {
             messages: Vec::new(),
             transactions: Vec::new(),
             copies: BTreeMap::new(),
+            transfers: Vec::new(),
             consumers: Vec::new(),
             deliveries: 0,
             all_expired: false,
+            now: 0,
         }
     }
 
@@ -171,6 +186,7 @@ impl Oracle {
         let original = self.messages.len();
         self.messages.push(Message {
             sent,
+            sent_at: self.now,
             original,
             answer: Answer::Waiting,
             fate: Fate::Open,
@@ -182,7 +198,10 @@ impl Oracle {
             is_loose: false,
             is_dead: false,
             was_accepted: false,
+            may_have_ended: false,
             failed_max: 0,
+            may_be_gone: false,
+            was_removed: false,
             buried_at: None,
         });
         self.messages.len() - 1
@@ -193,10 +212,10 @@ impl Oracle {
         if let Some(copy) = self.copies.get(&(queue, original)) {
             return *copy;
         }
-        self.messages[original].was_seen = true;
         let sent = Sent { queue, ..self.messages[original].sent.clone() };
         let copy = self.sent(sent);
         self.messages[copy].original = original;
+        self.messages[copy].sent_at = self.messages[original].sent_at;
         self.messages[copy].posted_in = self.messages[original].posted_in;
         // Nobody is told of each one.
         self.messages[copy].answer = Answer::Unknown;
@@ -229,13 +248,20 @@ impl Oracle {
     /// Whether what came of a message in a subscription has come to its end, or waits because a consumer does not want it, or an
     /// earlier one of its group.
     pub(crate) fn is_copy_ended(&self, queue: usize, original: usize) -> bool {
-        let copy = self.copies.get(&(queue, original)).copied();
+        let copy_of = self.copies.get(&(queue, original)).copied();
         let group = self.messages[original].sent.group;
         let blocks = |refused: &usize| {
-            Some(*refused) == copy || group.is_some() && self.messages[*refused].sent.group == group
+            Some(*refused) == copy_of || group.is_some() && self.messages[*refused].sent.group == group
         };
         let refuses = |it: &Consumer| it.is_attached && it.queue == queue && it.refused.iter().any(blocks);
-        copy.is_some_and(|copy| self.messages[copy].fate != Fate::Open || self.messages[copy].is_loose)
+        // A transaction of which nobody has heard may have refused it.
+        let may_block = |copy: &usize| {
+            let message = &self.messages[*copy];
+            message.is_loose && (Some(*copy) == copy_of || group.is_some() && message.sent.group == group)
+        };
+        let mut copies = self.copies.range((queue, 0)..(queue + 1, 0)).map(|(_, copy)| copy);
+        copies.any(may_block)
+            || copy_of.is_some_and(|copy| self.messages[copy].fate != Fate::Open)
             || self.consumers.iter().any(refuses)
     }
 
@@ -253,7 +279,7 @@ impl Oracle {
         let is_gone = self.came_too_late(number, outcome);
         let posted = self.messages[number]
             .posted_in
-            .map(|transaction| self.post_answered(transaction, outcome, is_gone));
+            .map(|transaction| self.post_answered((transaction, number), outcome, is_gone));
         let queue = &self.queues[self.messages[number].sent.queue];
         let message = &mut self.messages[number];
         assert_eq!(message.answer, Answer::Waiting, "message {number} is answered once");
@@ -261,7 +287,7 @@ impl Oracle {
             _ if posted == Some(true) => Answer::Stored,
             _ if posted == Some(false) => Answer::Refused,
             "accepted" => Answer::Stored,
-            "rejected amqp:resource-limit-exceeded" if queue.may_refuse => Answer::Refused,
+            "rejected amqp:resource-limit-exceeded" if queue.refuses.covers(number) => Answer::Refused,
             _ if is_gone => Answer::Refused,
             other => panic!("message {number} for {} was answered {other:?}", queue.name),
         };
@@ -300,6 +326,8 @@ impl Oracle {
             is_loose: false,
             held: Vec::new(),
             acquired: BTreeMap::new(),
+            noted: BTreeMap::new(),
+            settles_second: false,
             last: BTreeMap::new(),
             refused: BTreeSet::new(),
             seen: BTreeSet::new(),
@@ -355,12 +383,17 @@ impl Oracle {
             let more = received.delivery_count - message.failed_max;
             message.failed_max = received.delivery_count;
             let failures = &mut self.failures[consumer.queue];
-            // Who misses the deadline has failed too, and only the broker knows when that was.
-            let known = more <= *failures || self.queues[consumer.queue].fails_unseen();
-            assert!(known, "message {number} says that it failed {more} times more than it did");
-            *failures = failures.saturating_sub(more);
+            // Who misses the deadline has failed too.
+            let is_unknown = self.queues[consumer.queue].takes_settled_in || message.is_loose;
+            assert!(
+                more <= *failures || is_unknown,
+                "message {number} says that it failed {more} times more than it did"
+            );
+            if !is_unknown {
+                *failures -= more;
+            }
         }
-        if let Some(max) = self.queues[message.sent.queue].rule.deliveries_max {
+        if let Some(max) = self.queues[message.sent.queue].deliveries_max {
             let fails = u64::from(received.delivery_count);
             assert!(
                 message.is_dead || fails < max,
@@ -389,11 +422,10 @@ impl Oracle {
         let consumer = &self.consumers[index];
         let queue = &self.queues[consumer.queue];
         if let Some(limit) = queue.prefetch_max
-            && !queue.has_deadline
             && !consumer.is_loose
         {
             // What goes back with its transaction may have gone before its consumer hears of that.
-            let held = consumer.held.iter().filter(|(_, id)| self.is_surely_held(consumer, *id)).count();
+            let held = consumer.held.iter().filter(|it| self.is_surely_held(consumer, **it)).count();
             assert!(held <= limit, "consumer {index} holds more than the prefetch {limit}");
         }
     }
@@ -413,9 +445,13 @@ impl Oracle {
         let consumer = &self.consumers[index];
         let number = match &self.queues[consumer.queue].kind {
             NodeKind::Subscription(_) => self.copy_for(consumer.queue, number),
+            NodeKind::Queue if self.messages[number].sent.queue != consumer.queue => {
+                self.moved_to(consumer.queue, number)
+            }
             NodeKind::Queue | NodeKind::Topic(_) => number,
         };
         self.judge_life(index, number);
+        let may_be_adrift = received.transaction.is_some_and(|it| self.may_be_adrift(index, it));
         let was_rejected = self.may_have_rejected(number) || self.may_be_removed(number);
         let (consumer, message) = (&self.consumers[index], &mut self.messages[number]);
         let name = &self.queues[consumer.queue].name;
@@ -425,9 +461,7 @@ impl Oracle {
             assert_eq!(died_in.dead_letter, Some(consumer.queue), "message {number} came from {name}");
             if !consumer.browse && !message.is_dead {
                 assert!(
-                    died_in.may_kill(sent)
-                        // Of what is said twice of a message, one was too late.
-                        || died_in.has_deadline
+                    died_in.may_kill(number, sent)
                         || message.is_loose
                         || was_rejected
                         || matches!(
@@ -444,8 +478,7 @@ impl Oracle {
             }
         } else {
             // One that was too late for its deadline, or given up, may be read long after.
-            let may_be_late =
-                message.is_loose || consumer.is_loose || self.queues[consumer.queue].has_deadline;
+            let may_be_late = message.is_loose || consumer.is_loose || may_be_adrift;
             assert!(
                 !message.is_dead || consumer.browse || may_be_late,
                 "message {number} came back from the dead: {message:?} {consumer:?}"
@@ -459,7 +492,7 @@ impl Oracle {
         let wanted = consumer.selector.as_ref().is_none_or(|selector| selector.matches(sent.key, sent.color));
         assert!(wanted, "message {number} is not for {:?}", consumer.selector);
         assert!(
-            !self.all_expired || message.is_dead || self.queues[sent.queue].lives_for_ever(sent),
+            !self.all_expired || message.is_dead || !self.queues[sent.queue].must_expire(number, sent),
             "message {number} of {name} is delivered after its time"
         );
         number
@@ -473,9 +506,8 @@ impl Oracle {
         }
         let queue = &self.queues[sent.queue];
         // To others, since this delivery was given up on its way.
-        let may_be_late = queue.has_deadline || message.is_loose;
         assert!(
-            !message.was_seen || consumer.browse || may_be_late,
+            !message.was_seen || consumer.browse || message.is_loose,
             "message {number} was delivered before and says that it was not to {index}: {message:?} {consumer:?}"
         );
         if queue.reorders || sent.queue != consumer.queue {
@@ -486,16 +518,21 @@ impl Oracle {
         // What is posted in a transaction has its place before it is seen.
         let line = (sent.stream, level, sent.group, message.posted_in);
         let before = consumer.last.insert(line, original);
-        assert!(before < Some(original), "consumer {index} got {original} after {before:?}");
+        let (message, queue) = (&self.messages[number], &self.queues[self.messages[number].sent.queue]);
+        assert!(
+            before < Some(original),
+            "consumer {index} got {original} after {before:?}: {message:?} {queue:?}"
+        );
     }
 
     fn judge_ownership(&mut self, index: usize, number: usize) {
         let message = &self.messages[number];
         let queue = &self.queues[self.consumers[index].queue];
         // Who was too late may speak of it still when it is a dead letter.
-        if message.is_loose || self.queues[message.sent.queue].has_deadline {
+        if message.is_loose {
             return;
         }
+        assert!(!message.was_removed, "message {number} came to {index} and was taken out: {message:?}");
         let refused = self.consumers[index].refused.contains(&number);
         assert!(!refused, "message {number} is undeliverable at consumer {index}");
         // What a subscription's consumer says while another takes its place may come too late to the queue, whoever has heard it.
@@ -517,8 +554,7 @@ impl Oracle {
         });
         let group = message.sent.group.filter(|_| !message.is_dead);
         for (other, consumer) in others {
-            let mut held =
-                consumer.held.iter().filter(|(_, id)| self.is_surely_held(consumer, *id)).peekable();
+            let mut held = consumer.held.iter().filter(|it| self.is_surely_held(consumer, **it)).peekable();
             if held.peek().is_none() {
                 continue;
             }
@@ -536,8 +572,9 @@ impl Oracle {
     /// Deliveries of a queue that its consumers hold; none where some may have been given up.
     pub(crate) fn held_of(&self, queue: usize) -> Option<usize> {
         let of_queue = || self.consumers.iter().filter(|consumer| consumer.queue == queue);
-        let is_sure = !self.queues[queue].has_deadline
-            && !of_queue().any(|consumer| consumer.is_attached && consumer.is_loose);
+        let is_lost = |(number, _): &(usize, u32)| self.messages[*number].is_loose;
+        let is_sure = !of_queue()
+            .any(|consumer| consumer.is_attached && consumer.is_loose || consumer.held.iter().any(is_lost));
         is_sure.then(|| of_queue().map(|consumer| consumer.held.len()).sum())
     }
 
@@ -547,6 +584,7 @@ impl Oracle {
         let (number, _) = consumer.held.remove(position);
         let message = &mut self.messages[number];
         message.holder = None;
+        message.may_have_ended |= outcome.is_end();
         match outcome {
             Settling::Accepted => message.fate = Fate::Ending { accepted: true },
             Settling::Rejected => {
@@ -585,6 +623,7 @@ impl Oracle {
 
     /// A consumer is gone, and what it held goes back.
     pub(crate) fn consumer_gone(&mut self, index: usize, is_closed: bool) {
+        self.noter_gone(index);
         let consumer = &mut self.consumers[index];
         consumer.is_attached = false;
         consumer.acquired.clear();
@@ -611,22 +650,22 @@ impl Oracle {
             }
             let dies = queue.dead_letter.is_some();
             // Of what is said too late nothing holds, and others may have got it meanwhile.
-            let was_late = message.was_accepted && (queue.has_deadline || message.is_loose);
+            let was_ended = message.was_accepted || message.may_have_ended && self.has_deadline(number);
+            let was_late = was_ended && message.is_loose;
             let ended = match message.fate {
                 // A rejection that came after the deadline was not one; the message may have died of its deadlines since.
-                Fate::Ended { accepted } => accepted || !dies || message.is_dead || queue.has_deadline,
+                Fate::Ended { accepted } => accepted || !dies || message.is_dead || message.is_loose,
                 Fate::Unsure | Fate::Retired { .. } => true,
                 Fate::Open | Fate::Ending { .. } => false,
             };
-            // Where there is a deadline, what is read last need not have been sent last; the engine counts what leaves such a queue.
             let is_stored = message.answer == Answer::Stored && self.is_committed(number);
-            if ended || was_late || queue.has_deadline || !is_stored || self.may_be_removed(number) {
+            let is_lost_dead = queue.dead_letter.is_some_and(|it| self.queues[it].may_lose_dead(number));
+            if ended || was_late || is_lost_dead || !is_stored || self.may_be_removed(number) {
                 continue;
             }
             assert!(
-                self.may_be_replaced(number) || queue.may_lose(sent) && !(dies && queue.keeps_dead),
-                "message {number} of {} is lost: {message:?}",
-                queue.name
+                self.may_be_replaced(number) || queue.may_lose(number, sent) && !(dies && queue.keeps_dead),
+                "message {number} is lost: {message:?} {queue:?}",
             );
             missing[sent.queue].push(number);
         }
@@ -639,6 +678,12 @@ impl Oracle {
                 dropped[queue]
             );
         }
+    }
+}
+
+impl Settling {
+    pub(crate) fn is_end(self) -> bool {
+        matches!(self, Settling::Accepted | Settling::Rejected)
     }
 }
 

@@ -4,6 +4,7 @@
 
 use corelane_shard::{DestinationRule, DispatchRule, OverflowRule, PrefetchRule, RedeliveryRule};
 
+use crate::changing::Reach;
 use crate::oracle::Sent;
 use crate::random::Random;
 use crate::subscribing::{Subscription, TOPICS};
@@ -15,6 +16,9 @@ pub(crate) type Group = u8;
 
 pub(crate) const COLORS: [&str; 3] = ["red", "green", "blue"];
 pub(crate) const KEYS: usize = 4;
+
+/// Where dead letters go.
+const GRAVE: &str = "sim.dead";
 
 /// The longest delay of a message.
 pub(crate) const DELAY_MS_MAX: usize = 300;
@@ -71,12 +75,14 @@ pub(crate) struct QueuePlan {
     pub(crate) dead_letter: Option<usize>,
     /// Nothing is lost in the queue of its dead letters.
     pub(crate) keeps_dead: bool,
-    /// It may be full.
-    pub(crate) may_refuse: bool,
+    /// It may be full for these.
+    pub(crate) refuses: Reach,
     /// Messages do not become available in the order in which they came.
     pub(crate) reorders: bool,
-    /// Deliveries have a deadline.
-    pub(crate) has_deadline: bool,
+    /// Deliveries may have a deadline, and no shorter one.
+    pub(crate) deadline_us: Option<u64>,
+    /// When deliveries had begun, at the latest, that missed it.
+    pub(crate) missed: u64,
     /// Some of its consumers take messages without settling them.
     pub(crate) takes_settled: bool,
     /// Some of these do so inside transactions: what was on its way has failed when these are rolled back.
@@ -89,8 +95,19 @@ pub(crate) struct QueuePlan {
     pub(crate) removed: usize,
     /// Requests to do so that have not been answered for certain.
     pub(crate) removing: u32,
-    /// Any message may be dropped, or fail too often.
-    pub(crate) drops: bool,
+    /// These may be dropped for others.
+    pub(crate) drops: Reach,
+    /// These may fail too often, and so often at most.
+    pub(crate) exhausts: Reach,
+    pub(crate) deliveries_max: Option<u64>,
+    /// What may stand for the time to live of which messages.
+    pub(crate) expirations: Vec<(Option<u64>, Reach)>,
+    /// It never has more than its limits.
+    pub(crate) is_bounded: bool,
+    /// Changes of its properties that have not been answered for certain.
+    pub(crate) changing: u32,
+    /// Messages may be moved here that nobody knows of.
+    pub(crate) gets_strays: bool,
     /// It may be deleted while it is used, or go when it is not, and come back.
     pub(crate) goes: bool,
     /// How often it has gone.
@@ -113,31 +130,23 @@ impl QueuePlan {
         self.removing > 0 || number < self.removed
     }
 
-    /// Whether a delivery may fail that its client has not seen.
-    pub(crate) fn fails_unseen(&self) -> bool {
-        self.takes_settled_in || self.has_deadline
-    }
-
     pub(crate) fn is_queue(&self) -> bool {
         matches!(self.kind, NodeKind::Queue)
     }
 
-    /// Whether a message of this queue has no end to its time.
-    pub(crate) fn lives_for_ever(&self, sent: &Sent) -> bool {
-        match self.rule.expiration_us {
-            Some(after) => after == 0,
-            None => sent.ttl_ms.is_none(),
-        }
+    /// The queue of dead letters.
+    pub(crate) fn is_grave(&self) -> bool {
+        self.name == GRAVE
     }
 
     /// Whether a message may leave the queue without being consumed or rejected.
-    pub(crate) fn may_kill(&self, sent: &Sent) -> bool {
-        self.drops || !self.lives_for_ever(sent)
+    pub(crate) fn may_kill(&self, number: usize, sent: &Sent) -> bool {
+        self.drops.covers(number) || self.exhausts.covers(number) || self.may_expire(number, sent)
     }
 
     /// Whether a message may be gone in the end without anybody having ended it.
-    pub(crate) fn may_lose(&self, sent: &Sent) -> bool {
-        self.may_kill(sent) || self.takes_settled
+    pub(crate) fn may_lose(&self, number: usize, sent: &Sent) -> bool {
+        self.may_kill(number, sent) || self.takes_settled
     }
 }
 
@@ -201,6 +210,12 @@ pub(crate) struct Plan {
     pub(crate) operates: bool,
     /// And deletes queues.
     pub(crate) deletes: bool,
+    /// And changes what holds for them.
+    pub(crate) changes: bool,
+    /// And moves messages.
+    pub(crate) moves: bool,
+    /// Some receivers settle second.
+    pub(crate) seconds: bool,
     pub(crate) peers_max: usize,
     pub(crate) weights: Vec<Weight>,
     /// Of a hundred steps, how many are actions of clients or of the world.
@@ -240,6 +255,9 @@ impl Plan {
             anonymous: random.one_in(3),
             operates: random.one_in(3),
             deletes: false,
+            changes: false,
+            moves: false,
+            seconds: false,
             peers_max: 2 + random.below(6),
             weights: draw_weights(random, shards),
             actions_percent: 5 + random.below(40),
@@ -259,6 +277,13 @@ impl Plan {
             messages_max: [20, 100, 100, 400][random.below(4)],
         };
         vanishing::draw(random, &mut plan);
+        plan.changes = plan.operates && random.one_in(2);
+        plan.moves = plan.operates && random.one_in(2);
+        if plan.changes || plan.moves || plan.deletes {
+            plan.weights.push(Weight(Action::Operate, 4));
+        }
+        plan.seconds = random.one_in(3);
+        plan.queues.iter_mut().for_each(QueuePlan::begin);
         plan
     }
 
@@ -320,7 +345,7 @@ fn draw_queues(random: &mut Random, presettled: bool) -> Vec<QueuePlan> {
     if random.one_in(2) {
         // One more, for the dead letters of some of the others.
         let mut grave = plain_queue(count, presettled);
-        grave.name = "sim.dead".to_owned();
+        grave.name = GRAVE.to_owned();
         grave.rule.pattern = grave.name.clone();
         for queue in &mut queues {
             if random.one_in(2) {
@@ -341,7 +366,7 @@ fn plan_topic(number: usize, name: &str) -> QueuePlan {
 
 pub(crate) fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
     let name = format!("sim.{number}");
-    QueuePlan {
+    let mut queue = QueuePlan {
         rule: DestinationRule { pattern: name.clone(), ..DestinationRule::default() },
         name,
         kind: NodeKind::Queue,
@@ -350,20 +375,29 @@ pub(crate) fn plain_queue(number: usize, presettled: bool) -> QueuePlan {
         prefetch_max: None,
         dead_letter: None,
         keeps_dead: false,
-        may_refuse: false,
+        refuses: Reach::NONE,
         reorders: false,
-        has_deadline: false,
+        deadline_us: None,
+        missed: 0,
         takes_settled: presettled,
         takes_settled_in: false,
         replaces: false,
         shows_all: false,
         removed: 0,
         removing: 0,
-        drops: false,
+        drops: Reach::NONE,
+        exhausts: Reach::NONE,
+        deliveries_max: None,
+        expirations: Vec::new(),
+        is_bounded: true,
+        changing: 0,
+        gets_strays: false,
         goes: false,
         gone: 0,
         deleting: 0,
-    }
+    };
+    queue.begin();
+    queue
 }
 
 fn draw_queue(random: &mut Random, number: usize, presettled: bool) -> QueuePlan {
@@ -379,15 +413,8 @@ fn draw_queue(random: &mut Random, number: usize, presettled: bool) -> QueuePlan
         queue.priorities = true;
     }
     match random.below(6) {
-        0 => {
-            queue.rule.prefetch = Some(PrefetchRule::None);
-            queue.prefetch_max = Some(1);
-        }
-        1 => {
-            let limit = 1 + random.below(5) as u32;
-            queue.rule.prefetch = Some(PrefetchRule::Limit(limit));
-            queue.prefetch_max = Some(limit as usize);
-        }
+        0 => queue.rule.prefetch = Some(PrefetchRule::None),
+        1 => queue.rule.prefetch = Some(PrefetchRule::Limit(1 + random.below(5) as u32)),
         _ => {}
     }
     if random.one_in(4) {
@@ -417,12 +444,9 @@ fn draw_limits(random: &mut Random, queue: &mut QueuePlan) {
             1 => OverflowRule::DropOldest,
             _ => OverflowRule::Block,
         });
-        queue.may_refuse = queue.rule.overflow != Some(OverflowRule::DropOldest);
-        queue.drops = queue.rule.overflow == Some(OverflowRule::DropOldest);
     }
     if random.one_in(5) {
         queue.rule.deliveries_max = Some(1 + random.below(4) as u64);
-        queue.drops = true;
     }
     if random.one_in(5) {
         let min_us = 1000 * (1 + random.below(100) as u64);
@@ -431,6 +455,5 @@ fn draw_limits(random: &mut Random, queue: &mut QueuePlan) {
     }
     if random.one_in(6) {
         queue.rule.ack_deadline_us = Some(1000 * (20 + random.below(500) as u64));
-        queue.has_deadline = true;
     }
 }

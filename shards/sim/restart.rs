@@ -107,6 +107,7 @@ impl World {
                 decisions.open.insert(*name);
             }
         }
+        decisions.arrived.extend(recovered.iter().flat_map(|recovered| &recovered.arrived));
         let clean = recovered.iter().all(|recovered| recovered.clean);
         let mut restart = Restart { clean, ..Restart::default() };
         for (shard, recovered) in recovered.into_iter().enumerate() {

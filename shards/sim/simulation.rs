@@ -9,6 +9,7 @@ use std::cell::Cell;
 use corelane_wire::amqp10::DeliveryState;
 
 use crate::checkers;
+use crate::deadlines::Deadlines;
 use crate::faults::{Fault, Faults};
 use crate::operating::Operating;
 use crate::oracle::{Oracle, Settling};
@@ -74,6 +75,7 @@ pub struct Simulation {
     faults: Faults,
     operating: Option<Operating>,
     lives: Lives,
+    deadlines: Deadlines,
     /// When everything is checked next.
     check_at: u64,
     /// Messages in all queues, at the last check.
@@ -107,6 +109,7 @@ impl Simulation {
             names: plan.queues[..plan.queue_count()].iter().map(|queue| queue.name.clone()).collect(),
             oracle: Oracle::new(plan.queues.clone()),
             lives: Lives::new(&plan, &world),
+            deadlines: Deadlines::new(&plan, &world),
             operating,
             world,
             plan,
@@ -142,6 +145,7 @@ impl Simulation {
     /// One participant acts. False: nobody could.
     fn step(&mut self) -> bool {
         let actor = self.world.tick();
+        self.oracle.now = self.world.now;
         match (actor, &mut self.operating) {
             (Some(Actor::Client(client)), Some(operating)) if operating.client() == client => {
                 operating.observe(&self.world, &mut self.oracle);
@@ -168,7 +172,11 @@ impl Simulation {
         }
         for queue in self.lives.gone(&self.world, &self.names) {
             self.workload.vanished(&mut self.oracle, queue);
+            if let Some(operating) = &mut self.operating {
+                operating.vanished(&mut self.oracle, queue);
+            }
         }
+        self.deadlines.look(&self.world, &mut self.oracle);
         self.workload.confirm(&mut self.world, &mut self.oracle);
         if self.world.events >= self.check_at {
             self.messages = checkers::check(&self.world, &self.names);
@@ -190,6 +198,7 @@ impl Simulation {
     /// Something that clients do, or that happens to them.
     fn act(&mut self, idle: bool) {
         self.end_faults();
+        self.oracle.now = self.world.now;
         let action = self.plan.action(&mut self.random);
         match action {
             Action::Connect => self.connect(),

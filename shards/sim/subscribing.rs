@@ -166,6 +166,7 @@ impl Oracle {
         };
         let subscription = self.queues[queue].subscription().expect("it is asked for subscriptions only");
         assert!(subscription.wants(topic, &sent), "message {number} of {topic} came to {subscription:?}");
+        self.messages[number].was_seen = true;
         self.copy(queue, number)
     }
 
@@ -179,11 +180,11 @@ impl Oracle {
             }
             for (number, sent) in self.stored_since(since) {
                 let NodeKind::Topic(topic) = self.queues[sent.queue].kind else { continue };
-                if subscription.wants(topic, sent) && plan.lives_for_ever(sent) {
+                if subscription.wants(topic, sent) && !plan.may_expire(number, sent) {
                     assert!(
                         self.is_copy_ended(queue, number),
                         "{subscription:?} has not got message {number}: {sent:?}, but {}",
-                        self.describe_copy(queue, number)
+                        self.describe_copy(queue, number),
                     );
                 }
             }

@@ -30,7 +30,7 @@ pub(crate) fn draw(random: &mut Random, queue: &mut QueuePlan) {
             expiration_us: Some(EXPIRATION_US[random.below(EXPIRATION_US.len())]),
             ..queue.rule.clone()
         };
-        (queue.exclusive, queue.has_deadline, queue.shows_all) = (false, false, true);
+        (queue.exclusive, queue.shows_all) = (false, true);
     }
 }
 

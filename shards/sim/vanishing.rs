@@ -41,7 +41,7 @@ pub(crate) fn draw(random: &mut Random, plan: &mut Plan) {
     let count = plan.queue_count();
     for queue in &mut plan.queues[..count] {
         // What dead letters have become is known by where they are.
-        let is_grave = queue.name.ends_with("dead");
+        let is_grave = queue.is_grave();
         if !is_grave && random.one_in(3) {
             queue.rule.auto_delete = Some(true);
         }

@@ -162,12 +162,14 @@ impl Workload {
             browse,
             priority: (plan.priorities > 1).then(|| random.below(plan.priorities) as i32),
             presettled: plan.presettled && !browse && !plan.queues[queue].shows_all && random.one_in(3),
+            settles_second: plan.seconds && !browse && !plan.queues[queue].shows_all && random.one_in(2),
             ..ReceiverOptions::default()
         };
         let (no_local, presettled) = (options.no_local, options.presettled);
         // Nobody acquires what all are to see.
         let browse = browse || plan.queues[queue].shows_all;
         let consumer = oracle.attached(peer, queue, selector, [no_local, browse, presettled]);
+        oracle.consumers[consumer].settles_second = options.settles_second && !presettled;
         self.attach(world, oracle, peer, consumer, &options);
         if random.one_in(2) {
             self.grant(world, oracle, (random, plan), peer);
@@ -339,13 +341,20 @@ impl Workload {
             let outcome = draw_outcome(random, plan);
             let peer = &mut self.peers[index];
             let client = &mut world.clients[peer.client];
+            if oracle.consumers[consumer].noted.contains_key(&delivery_id) {
+                continue;
+            }
             let transaction = match oracle.consumers[consumer].acquired.get(&delivery_id).copied() {
                 Some(transaction) if !oracle.is_open(transaction) => continue,
                 Some(transaction) => Some(transaction),
                 None => peer.dealings.draw(random),
             };
             if let Some(transaction) = transaction {
-                oracle.settled_in((consumer, position), outcome, transaction);
+                if oracle.consumers[consumer].settles_second {
+                    oracle.noted_in((consumer, position), outcome, transaction);
+                } else {
+                    oracle.settled_in((consumer, position), outcome, transaction);
+                }
                 let name = oracle.transaction_number(transaction);
                 client.settle_in(LinkId(link), delivery_id, name, outcome_of(outcome));
             } else {

@@ -249,7 +249,7 @@ fn message_fields(message: &Message, payload: &[u8], queue: Json) -> Fields {
     let details = message.details.as_deref();
     let origin = details
         .and_then(|details| details.origin)
-        .map(|origin| json!({"uid": origin.uid, "place": origin.place, "acquisition": origin.acquisition}));
+        .map(|origin| json!({"uid": origin.uid, "place": origin.place}));
     vec![
         ("queue", queue),
         ("uid", json!(message.uid)),

@@ -99,6 +99,7 @@ pub(super) fn read_journals(
             decisions.decided.extend(known.decided.as_ref().map(|_| *name));
             decisions.open.extend(known.prepared.as_ref().map(|_| *name));
         }
+        decisions.arrived.extend(&recovered.arrived);
         shards.push(ShardStorage { files, used, recovered });
     }
     summarize(&shards, &progress);

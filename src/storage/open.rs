@@ -72,15 +72,9 @@ pub fn open(
         let target = Target { layout, segment_bytes: settings.segment_bytes, boot: journals.boot, now };
         let used_bytes = used_bytes(&journals.shards);
         let progress = Progress::new("writing everything anew", used_bytes);
-        relayout(
-            &mut directory,
-            journals.shards,
-            &journals.decisions.decided,
-            target,
-            home,
-            &progress,
-            &mut |_| Ok(()),
-        )?;
+        relayout(&mut directory, journals.shards, &journals.decisions, target, home, &progress, &mut |_| {
+            Ok(())
+        })?;
         info!("written anew: {} in {} ms", Bytes(used_bytes), progress.elapsed().as_millis());
         journals = read_journals(&directory, settings.segment_bytes, direct)?;
     }

@@ -16,9 +16,10 @@ use super::progress::Progress;
 use super::scan::read_segment;
 use super::segments::{SegmentFiles, read_at};
 use corelane_journal::{
-    Config, Details, Identity, Journal, LastReturn, Message, Position, Queue, Record, Recovered, Returned,
-    Started, Stopped, TransactionName,
+    Config, Details, Identity, Journal, LastReturn, Message, Origin, Position, Queue, Record, Recovered,
+    Returned, Started, Stopped,
 };
+use corelane_shard::Decisions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -53,7 +54,7 @@ pub(super) enum Step {
 pub(super) fn relayout(
     directory: &mut DataDirectory,
     shards: Vec<ShardStorage>,
-    decided: &BTreeSet<TransactionName>,
+    decisions: &Decisions,
     target: Target,
     home: &dyn Fn(&Queue) -> usize,
     progress: &Progress,
@@ -68,7 +69,7 @@ pub(super) fn relayout(
     let damaged = shards.iter().any(is_damaged);
     let before = directory.layout();
     for shard in shards {
-        Reader::new(shard, decided).read(&mut writers, progress)?;
+        Reader::new(shard, decisions).read(&mut writers, progress)?;
     }
     let Writers { writers, lost, watch, .. } = writers;
     if lost > 0 {
@@ -139,18 +140,20 @@ impl<'a> Writers<'a> {
 /// One old journal.
 struct Reader<'a> {
     shard: ShardStorage,
-    decided: &'a BTreeSet<TransactionName>,
+    decisions: &'a Decisions,
     /// What committed transactions have taken out, and what they have given back.
     removed: BTreeSet<(u64, u64)>,
     returned: BTreeMap<(u64, u64), Returned>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(shard: ShardStorage, decided: &'a BTreeSet<TransactionName>) -> Self {
+    fn new(shard: ShardStorage, decisions: &'a Decisions) -> Self {
         let mut removed = BTreeSet::new();
         let mut returned: BTreeMap<(u64, u64), Returned> = BTreeMap::new();
         let prepared = shard.recovered.transactions.values().filter_map(|known| known.prepared.as_ref());
-        for (_, prepared) in prepared.filter(|(_, prepared)| decided.contains(&prepared.transaction)) {
+        for (_, prepared) in
+            prepared.filter(|(_, prepared)| decisions.decided.contains(&prepared.transaction))
+        {
             removed.extend(prepared.removed.iter().copied());
             for back in &prepared.returned {
                 let known = returned.entry((back.uid, back.place)).or_insert_with(|| back.clone());
@@ -159,7 +162,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        Reader { shard, decided, removed, returned }
+        Reader { shard, decisions, removed, returned }
     }
 
     fn read(&self, writers: &mut Writers<'_>, progress: &Progress) -> Result<(), StorageError> {
@@ -186,8 +189,10 @@ impl<'a> Reader<'a> {
         let found = recovered.messages.binary_search_by_key(&name, |found| (found.uid, found.place));
         let Ok(index) = found else { return false };
         let found = &recovered.messages[index];
-        let undone = recovered.transaction_of(found).is_some_and(|name| !self.decided.contains(&name));
-        found.position == position && !undone && !self.removed.contains(&name)
+        let undone =
+            recovered.transaction_of(found).is_some_and(|name| !self.decisions.decided.contains(&name));
+        let has_left = self.decisions.arrived.contains(&Origin { uid: message.uid, place: message.place });
+        found.position == position && !undone && !has_left && !self.removed.contains(&name)
     }
 
     /// The message with what has happened to it since.

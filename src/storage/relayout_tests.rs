@@ -9,9 +9,11 @@ use super::support::{
 };
 use super::{DataDirectory, Found, Layout, SegmentFiles, StorageError};
 use corelane_journal::{
-    Decided, Done, Identity, Position, Prepared, Removal, Returned, Stopped, TransactionName,
+    Decided, Details, Done, Identity, Message, Origin, Position, Prepared, Removal, Returned, Stopped,
+    TransactionName,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use corelane_shard::Decisions;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -136,6 +138,27 @@ fn all_is_there_in_another_number_of_shards() {
 }
 
 #[test]
+fn what_went_to_another_shard_is_left_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = start(folder.path(), 2);
+    let mut authors: Vec<Author> = opened.shards.into_iter().map(Author::new).collect();
+    for (shard, author) in authors.iter_mut().enumerate() {
+        let uid = shard as u64;
+        author.say_thing(|batch| batch.queue(&queue(uid, &name(uid)), None));
+    }
+    for place in 1..=2 {
+        authors[0].say_thing(|batch| batch.message(&message(0, place), b"died", None));
+    }
+    let details = Details { origin: Some(Origin { uid: 0, place: 1 }), ..Details::default() };
+    let letter = Message { details: Some(Box::new(details)), ..message(1, 7) };
+    authors[1].say_thing(|batch| batch.message(&letter, b"died", None));
+    drop((authors, opened.directory));
+    let found = contents(start(folder.path(), 1));
+    let places: Vec<(&str, u64)> = found.keys().map(|(queue, place)| (queue.as_str(), *place)).collect();
+    assert_eq!(places, [("queue0", 2), ("queue1", 7)]);
+}
+
+#[test]
 fn a_stop_in_order_stays_one() {
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 1);
@@ -161,14 +184,14 @@ fn killed_after(path: &Path, shards: u16, steps: usize) -> Option<Step> {
     let mut directory = DataDirectory::open(path, 9).unwrap();
     let before = directory.layout();
     let layout = Layout { number: before.number + 1, shards };
-    let (storages, decided) = read_all(&directory);
+    let (storages, decisions) = read_all(&directory);
     let target = Target { layout, segment_bytes: SEGMENT, boot: 50, now: 9 };
     let mut left = steps;
     let mut last = None;
     let result = relayout(
         &mut directory,
         storages,
-        &decided,
+        &decisions,
         target,
         &|queue| home(&queue.name, shards.into()),
         &Progress::new("writing", 1),
@@ -185,10 +208,10 @@ fn killed_after(path: &Path, shards: u16, steps: usize) -> Option<Step> {
     }
 }
 
-fn read_all(directory: &DataDirectory) -> (Vec<ShardStorage>, BTreeSet<TransactionName>) {
+fn read_all(directory: &DataDirectory) -> (Vec<ShardStorage>, Decisions) {
     let Layout { number: layout, shards } = directory.layout();
     let mut storages = Vec::new();
-    let mut decided = BTreeSet::new();
+    let mut decisions = Decisions::default();
     for shard in 0..shards {
         let files =
             SegmentFiles::new(directory.layout().shard_folder(directory.path(), shard), SEGMENT, false);
@@ -197,10 +220,10 @@ fn read_all(directory: &DataDirectory) -> (Vec<ShardStorage>, BTreeSet<Transacti
         let recovered = found.finish(super::support::config(layout, shard, shards, 50));
         let used = files.numbers().unwrap().into_iter().filter(|n| recovered.journal.uses(*n)).collect();
         let committed = recovered.transactions.iter().filter(|(_, known)| known.decided.is_some());
-        decided.extend(committed.map(|(name, _)| *name));
+        decisions.decided.extend(committed.map(|(name, _)| *name));
         storages.push(ShardStorage { files, used, recovered });
     }
-    (storages, decided)
+    (storages, decisions)
 }
 
 #[test]

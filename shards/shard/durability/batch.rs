@@ -383,8 +383,9 @@ fn record_of(
 
 fn details_of(message: &Message, transaction: Option<TransactionName>) -> Option<Box<Details>> {
     let deaths = message.encoded_deaths();
-    let any = transaction.is_some() || !deaths.is_empty();
-    any.then(|| Box::new(Details { deaths, transaction, ..Details::default() }))
+    let origin = message.origin.as_deref().copied();
+    let any = transaction.is_some() || origin.is_some() || !deaths.is_empty();
+    any.then(|| Box::new(Details { deaths, origin, transaction, ..Details::default() }))
 }
 
 /// The annotations of a message that outcomes have added to.

@@ -1,13 +1,14 @@
 //! What of a message that leaves its queue for another one, and when is it gone where it was?
 //!
 //! When it is kept where it goes. On this shard both are said in one group. On other shards it is when all of them have answered, which
-//! they do when they have synced it: until then its record stays, so that after a crash it is there once more at the most, and never
-//! nowhere.
+//! they do when they have synced it: until then its record stays, so that after a crash it is never nowhere. Nor is it twice: what is
+//! written of it in its new queue says where it was, and a start takes away what is there. Only of what went to a topic, which several
+//! shards have, each may have it once more.
 
 use std::collections::VecDeque;
 
 use corelane_engine::{DeadLetter, Place, QueueId};
-use corelane_journal::Position;
+use corelane_journal::{Origin, Position};
 use slab::Slab;
 
 use super::Durability;
@@ -90,6 +91,14 @@ impl Shard {
             let departure = Departure { source, unanswered: 0 };
             durability.leaving.in_hand = Some(durability.leaving.departures.insert(departure));
         }
+    }
+
+    /// Where the message is that is leaving.
+    pub(crate) fn origin_in_hand(&self) -> Option<Origin> {
+        let leaving = &self.durability.as_ref()?.leaving;
+        let Source { queue, place, .. } = leaving.get(leaving.in_hand?)?.source;
+        let uid = self.queues.get(queue)?.kept.as_ref()?.uid;
+        Some(Origin { uid, place: place.0 })
     }
 
     pub(crate) fn end_departure(&mut self) {

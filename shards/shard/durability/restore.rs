@@ -26,13 +26,15 @@ use crate::subscription::Subscription;
 const UID_LAYOUT_SHIFT: u32 = 48;
 const UID_SHARD_SHIFT: u32 = 32;
 
-/// What all shards know of the transactions that were open.
+/// What all shards know of the transactions that were open, and of messages that went from one to another.
 #[derive(Debug, Default, Clone)]
 pub struct Decisions {
     /// Those that were committed by the shard that decides.
     pub decided: BTreeSet<TransactionName>,
     /// Those that are open on some shard.
     pub open: BTreeSet<TransactionName>,
+    /// Where messages were that have gone to another shard, and are kept there.
+    pub arrived: BTreeSet<journal::Origin>,
 }
 
 /// What was there.
@@ -122,7 +124,8 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
     kept.reserve(recovered.messages.len());
     for message in &recovered.messages {
         let LiveMessage { uid, place, position, .. } = *message;
-        let mut is_gone = gone.contains(&(uid, place));
+        let has_arrived = decisions.arrived.contains(&journal::Origin { uid, place });
+        let mut is_gone = has_arrived || gone.contains(&(uid, place));
         if let Some(name) = recovered.transaction_of(message) {
             segments.entry(name).or_default().insert(position.segment);
             is_gone |= !decisions.decided.contains(&name);
@@ -287,6 +290,7 @@ impl Shard {
         message.schedule(record.enqueued_at);
         if let Some(details) = &record.details {
             message.restore_deaths(&details.deaths);
+            message.origin = details.origin.map(Box::new);
             if let Ok(map) = Map::decode(&details.annotations) {
                 message.restore_annotations(map);
             }
