@@ -564,7 +564,13 @@ impl Oracle {
     }
 
     /// A message has come: what it was posted in has committed, and what it was settled or acquired in before may say why it comes.
-    pub(crate) fn judge_transactions(&mut self, number: usize) {
+    pub(crate) fn judge_transactions(&mut self, index: usize, number: usize, sent_in: Option<u32>) {
+        if sent_in.is_some_and(|it| self.may_be_adrift(index, it)) && self.waits_for_end(number) {
+            // Either that was rolled back, or what this was sent in, whose delivery is older then.
+            let message = &mut self.messages[number];
+            message.is_loose = true;
+            message.was_accepted |= message.may_have_ended;
+        }
         let message = &self.messages[number];
         if message.is_loose {
             return;
@@ -587,6 +593,18 @@ impl Oracle {
         }
         assert!(!self.is_open(transaction), "{number} came while it is retired");
         self.messages[number].fate = Fate::Open;
+    }
+
+    /// Whether a message is part of a transaction that was asked to end, and of which nobody has heard since.
+    fn waits_for_end(&self, number: usize) -> bool {
+        let message = &self.messages[number];
+        let retired_in = match message.fate {
+            Fate::Retired { transaction, .. } => Some(transaction),
+            Fate::Open | Fate::Ending { .. } | Fate::Ended { .. } | Fate::Unsure => None,
+        };
+        let noted_in = self.noted_of(number).map(|(transaction, _)| transaction);
+        let all = [retired_in, noted_in, message.acquired_in];
+        all.into_iter().flatten().any(|it| matches!(self.transactions[it].end, End::Asked { .. }))
     }
 
     /// Whether a consumer holds this delivery for certain: not one that goes back with a transaction that may have ended.

@@ -376,7 +376,7 @@ impl Oracle {
             assert!(first, "browser {index} sees message {number} twice");
             return;
         }
-        self.judge_transactions(number);
+        self.judge_transactions(index, number, received.transaction);
         self.judge_ownership(index, number);
         let (message, consumer) = (&mut self.messages[number], &mut self.consumers[index]);
         if received.delivery_count > message.failed_max {
