@@ -486,12 +486,16 @@ impl Content {
         &self.bytes()[self.onward as usize..]
     }
 
+    /// A property, or nothing where that cannot be read.
     pub(crate) fn property(&self, property: Property) -> Value<'_> {
+        self.read_property(property).ok().flatten().unwrap_or(Value::Null)
+    }
+
+    pub(crate) fn read_property(&self, property: Property) -> Result<Option<Value<'_>>, DecodeError> {
         if self.properties == 0 {
-            return Value::Null;
+            return Ok(None);
         }
-        let fields = PropertyFields::new(&self.bytes()[self.properties as usize..]);
-        fields.and_then(|fields| fields.field(property)).ok().flatten().unwrap_or(Value::Null)
+        PropertyFields::new(&self.bytes()[self.properties as usize..])?.field(property)
     }
 
     fn application_property(&self, name: &str) -> Value<'_> {

@@ -2,8 +2,8 @@
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_wire::amqp10::{
-    Encode, ListWriter, MapWriter, MessageId, Properties, Raw, Reader, Sections, Value, write_amqp_value,
-    write_application_properties,
+    Encode, ListWriter, MapWriter, MessageId, Properties, Raw, Reader, Sections, Value, check_value,
+    write_amqp_value, write_application_properties,
 };
 
 use crate::client::{ReceiverOptions, SenderOptions};
@@ -137,6 +137,9 @@ impl Answer {
         };
         let application = sections.application_properties.map(bytes).expect("application properties");
         let property = |key| application.find(key).expect("readable").unwrap_or(Value::Null);
+        for section in [sections.application_properties, sections.body] {
+            assert_eq!(check_value(section.bytes(bytes)), Ok(()), "an answer is well-formed, whatever it shows");
+        }
         let body = sections.body_values(bytes).next().expect("a body").expect("readable");
         Answer {
             number,

@@ -9,9 +9,9 @@ use corelane_wire::amqp10::Property;
 
 use super::consumers::{self, ConsumerFacts, LinkFacts};
 use super::data::{Data, Pairs, pairs, size_of_pairs};
-use super::messages::show_property;
 use super::question::{Answer, Explained, ExplainedConsumer};
 use super::request::place_text;
+use super::show::show_property;
 use crate::Shard;
 use crate::limits::{ANSWER_BYTES_MAX, EXPLAIN_GROUPS_MAX, EXPLAIN_TALLY_MAX};
 use crate::mail::LinkRef;

@@ -1,4 +1,4 @@
-//! How does an operator look at the messages of a queue, and move, copy or delete them?
+//! How does an operator look at the messages of a queue, and move, copy or delete them? What is seen of each one is `show`'s.
 //!
 //! A slice at a time: each question looks at [`SWEEP_STEPS_MAX`] messages. To a queue of the same shard a message moves in one step.
 //! To one elsewhere it is copied first and leaves when it has arrived; if a consumer takes it in between, both have it. Until such a
@@ -7,17 +7,14 @@
 
 use corelane_engine::selector::{self, Field, Fields, Filter, HeaderField};
 use corelane_engine::{self as engine, EntryState, EntryView, Origin, Place, QueueId};
-use corelane_wire::amqp10::{Property, Sections, Value};
 
 use super::Asker;
-use super::consumers;
 use super::data::{Data, Pairs, pairs};
-use super::explain::state_word;
 use super::question::{Answer, PeekQuestion, SweepAction, SweepQuestion, Swept};
 use super::reply::{Fault, Status};
 use super::request::place_text;
 use crate::Shard;
-use crate::limits::{ANSWER_BYTES_MAX, PEEK_PROPERTIES_BYTES_MAX, SWEEP_BYTES_MAX, SWEEP_STEPS_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, SWEEP_BYTES_MAX, SWEEP_STEPS_MAX};
 use crate::mail::{PublishOutcome, Refusal};
 use crate::message::Message;
 use crate::publish::Arrival;
@@ -35,53 +32,11 @@ impl Shard {
                 next = Some(place);
                 break;
             }
-            let message = Data::Map(self.show(now, place, message, &view, question.body_max as usize));
+            let message = Data::Map(self.show_message(now, place, message, &view, question.body_max as usize));
             bytes += message.size();
             shown.push(message);
         }
         Answer::ok(pairs!["messages" => Data::List(shown), "next" => next.map(place_text)])
-    }
-
-    fn show(&self, now: u64, place: Place, message: &Message, view: &EntryView, body_max: usize) -> Pairs {
-        let holder = match view.state {
-            EntryState::Acquired(holder) | EntryState::Retired(holder) => Some(holder),
-            _ => None,
-        };
-        let property = |property| show_property(message, property);
-        let mut shown = pairs![
-            "place" => place_text(place),
-            "state" => state_word(view.state),
-            "age-us" => now.saturating_sub(message.enqueued_at),
-            "holder" => holder.map(|holder| consumers::name(self.index, holder)),
-            "delivery-count" => view.delivery_count,
-            "acquired-count" => view.acquired_count,
-            "expires-in-us" => view.expires_at.map(|at| at.saturating_sub(now)),
-            "group-owner" => view.group_owner.map(|owner| consumers::name(self.index, owner)),
-            "priority" => u32::from(message.priority()),
-            "size" => message.bytes().len(),
-            "message-id" => property(Property::MessageId),
-            "correlation-id" => property(Property::CorrelationId),
-            "subject" => property(Property::Subject),
-            "to" => property(Property::To),
-            "reply-to" => property(Property::ReplyTo),
-            "group-id" => property(Property::GroupId),
-        ];
-        let Ok(sections) = Sections::scan(message.bytes()) else { return shown };
-        let annotations = sections.message_annotations.value(message.bytes());
-        let fits =
-            sections.message_annotations.is_present() && annotations.len() <= PEEK_PROPERTIES_BYTES_MAX;
-        shown.extend(pairs![
-            "message-annotations" => if fits { Data::Encoded(annotations.into()) } else { Data::Null },
-        ]);
-        let application = sections.application_properties.value(message.bytes());
-        let fits =
-            sections.application_properties.is_present() && application.len() <= PEEK_PROPERTIES_BYTES_MAX;
-        shown.extend(pairs![
-            "application-properties" => if fits { Data::Encoded(application.into()) } else { Data::Null },
-        ]);
-        let (body, cut) = show_body(sections, message.bytes(), body_max);
-        shown.extend(pairs!["body" => body, "body-cut" => cut]);
-        shown
     }
 
     /// Moves, copies or deletes what is in one slice.
@@ -262,38 +217,10 @@ impl Shard {
     }
 }
 
-/// A property of a message, unless it is too large.
-pub(crate) fn show_property(message: &Message, property: Property) -> Data {
-    let value = Data::encoded(&message.property(property));
-    if value.size() <= PEEK_PROPERTIES_BYTES_MAX { value } else { Data::Null }
-}
-
 /// The first place of the next lower level; none: this is the lowest there can be.
 fn next_level(place: Place) -> Option<Place> {
     let level = place.level() as u64 + 1;
     (level < 16).then_some(Place(level << LEVEL_SHIFT))
-}
-
-/// A body's first part: text as text, data as bytes; and whether something is left out.
-fn show_body(sections: Sections, bytes: &[u8], body_max: usize) -> (Data, bool) {
-    let mut values = sections.body_values(bytes);
-    let Some(Ok(first)) = values.next() else { return (Data::Null, false) };
-    let more = values.next().is_some();
-    match first {
-        Value::String(text) => {
-            let end = text.floor_char_boundary(body_max);
-            (Data::text(text[..end].to_owned()), more || end < text.len())
-        }
-        Value::Binary(data) => {
-            let end = data.len().min(body_max);
-            (Data::encoded(&Value::Binary(&data[..end])), more || end < data.len())
-        }
-        other => {
-            let encoded = Data::encoded(&other);
-            let size = if let Data::Encoded(bytes) = &encoded { bytes.len() } else { 0 };
-            if size <= body_max { (encoded, more) } else { (Data::Null, true) }
-        }
-    }
 }
 
 /// A message in its queue, as selectors read it.

@@ -27,6 +27,7 @@ mod queues;
 mod reply;
 mod request;
 mod shards;
+mod show;
 mod subscriptions;
 mod topics;
 

@@ -1,10 +1,12 @@
 //! What the management node does, over one shard and over several: what there is (`node`), what queues may be called and be given
-//! (`queues`), what is done to messages (`messages`), and topics, subscriptions and links (`topics`).
+//! (`queues`), what is done to messages (`messages`), topics, subscriptions and links (`topics`), and messages that are not well-formed
+//! (`unreadable`).
 
 mod messages;
 mod node;
 mod queues;
 mod topics;
+mod unreadable;
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_sim::{Operator, ReceiverOptions, SenderOptions, Setup, World, names_homed_at};
