@@ -9,6 +9,8 @@ pub(crate) enum Failure {
     Refused(PublishOutcome),
     QueueGone,
     Late,
+    /// An outcome was for a delivery that had been settled before, or had never been.
+    NotUnsettled,
     TooLarge,
     LinkEnded,
     CoordinatorEnded,
@@ -25,6 +27,9 @@ impl Failure {
             Failure::QueueGone => "rolled back: a queue it is about was deleted".to_owned(),
             Failure::Late => {
                 "rolled back: a delivery settled in it had gone back to its queue before".to_owned()
+            }
+            Failure::NotUnsettled => {
+                "rolled back: a delivery settled in it was not unsettled any more, or never was one of the session".to_owned()
             }
             Failure::TooLarge => {
                 format!(

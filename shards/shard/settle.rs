@@ -47,7 +47,7 @@ impl Shard {
         let stated = stated.as_ref().and_then(engine_outcome);
         loop {
             let Some(connection) = self.connections.get_mut(slot) else { return };
-            let Some(disposed) = connection.protocol.poll_outcome() else { return };
+            let Some(disposed) = connection.protocol.poll_outcome() else { break };
             let key = (disposed.link, disposed.delivery_id);
             let involved = connection.transactions.as_deref().is_some_and(|list| list.involves(key));
             if transaction.is_some() || involved {
@@ -85,6 +85,12 @@ impl Shard {
                     self.peers.settle(home, settlement);
                 }
             }
+        }
+        if let Some(connection) = self.connections.get_mut(slot)
+            && let (Some(number), Some(transactions)) = (transaction, connection.transactions.as_deref_mut())
+            && connection.protocol.has_missed_outcomes()
+        {
+            transactions.fail(number, Failure::NotUnsettled);
         }
     }
 

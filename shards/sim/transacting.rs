@@ -99,6 +99,21 @@ impl Client {
         self.protocol.delivery_tag(link, delivery_id).is_some()
     }
 
+    /// Says in a transaction that deliveries from one to another are accepted, whatever it knows of them.
+    pub fn accept_in(&mut self, (first, last): (u32, u32), number: u32, settled: bool) {
+        let transaction = &number.to_be_bytes();
+        let state = Some(DeliveryState::Transactional { transaction, outcome: Some(Outcome::Accepted) });
+        let last = Some(last);
+        self.write_disposition(&Disposition {
+            role: Role::Receiver,
+            first,
+            last,
+            settled,
+            state,
+            batchable: false,
+        });
+    }
+
     /// What became of what was sent under this token, if it is known.
     pub fn outcome(&self, token: u64) -> Option<&str> {
         let found = self.outcomes.iter().find(|(of, _)| *of == token);

@@ -58,6 +58,8 @@ pub struct Connection {
     pub(super) echoes: Vec<u32>,
     /// The peer's disposition that is being told.
     pub(super) disposing: Option<Disposing>,
+    /// Deliveries that it means and that were not told of.
+    pub(super) disposed_left: u32,
     pub(super) assembly: Assembly,
 }
 
@@ -148,6 +150,7 @@ impl Connection {
             dirty: Vec::new(),
             echoes: Vec::new(),
             disposing: None,
+            disposed_left: 0,
             assembly: Assembly::default(),
             config,
         }

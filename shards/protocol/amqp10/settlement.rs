@@ -189,8 +189,16 @@ impl Connection {
             if let Some(outcome) = outcome {
                 self.gather(session, Role::Sender, delivery_id, true, outcome);
             }
+            self.disposed_left = self.disposed_left.saturating_sub(1);
             return Some(Disposed { link: LinkId(link), token, delivery_id, settled });
         }
+    }
+
+    /// When [`poll_outcome`](Self::poll_outcome) has told of all: whether the disposition means others too, which are not unsettled any
+    /// more or were never sent.
+    #[inline]
+    pub fn has_missed_outcomes(&self) -> bool {
+        self.disposed_left > 0
     }
 
     #[inline]
@@ -222,8 +230,13 @@ impl Connection {
                     Some(outcome) => Then::Settle(Plain::of(outcome).unwrap_or(Plain::None)),
                 };
                 let disposing = Disposing { session, next: first, last, then };
-                self.sessions.get(session)?.sent.next_in(first, last)?;
-                self.disposing = Some(disposing);
+                let is_known = self.sessions.get(session)?.sent.next_in(first, last).is_some();
+                // Where nothing is unsettled there is nothing to tell, but that what a transaction was asked for cannot be done.
+                if !is_known && !matches!(state, Some(DeliveryState::Transactional { .. })) {
+                    return None;
+                }
+                self.disposing = is_known.then_some(disposing);
+                self.disposed_left = last.wrapping_sub(first).saturating_add(1);
                 Some(Event::Disposition { state, settled: disposition.settled })
             }
         }

@@ -523,3 +523,68 @@ fn a_transaction_may_end_before_the_link_is_there_that_was_to_acquire_in_it() {
     assert_eq!(stage.world.clients[client].detached, []);
     assert_eq!(stage.arrived(), [arrived("m", None, true)]);
 }
+
+/// Deliveries that are settled in a transaction and cannot be: the broker has settled them, the peer has, or there never were any.
+#[test]
+fn an_outcome_for_what_is_not_unsettled_does_not_commit() {
+    let ends = [
+        ("acquired in one that was rolled back", true),
+        ("settled in one that was rolled back", true),
+        ("released before", true),
+        ("never there", true),
+        ("some of a range were never there", true),
+        ("all of a range are there", false),
+    ];
+    for (shards, settled) in [(1, true), (2, true), (2, false)] {
+        for (end, is_refused) in ends {
+            let mut stage = Stage::new(shards, &ReceiverOptions::default(), &["a", "b", "c"]);
+            let (client, receiver) = (stage.client, stage.receiver);
+            let first = stage.declare();
+            let credit = |stage: &mut Stage, credit| {
+                stage.world.clients[client].credit(receiver, credit);
+                stage.world.run();
+            };
+            let ids = match end {
+                "acquired in one that was rolled back" => {
+                    stage.credit_in(first, 1);
+                    (0, 0)
+                }
+                "settled in one that was rolled back" => {
+                    credit(&mut stage, 1);
+                    stage.world.clients[client].accept_in((0, 0), first, true);
+                    (0, 0)
+                }
+                "released before" => {
+                    credit(&mut stage, 1);
+                    stage.world.clients[client].settle(receiver, 0, &DeliveryState::Released);
+                    (0, 0)
+                }
+                "never there" => (77, 77),
+                "some of a range were never there" => {
+                    credit(&mut stage, 2);
+                    (0, i32::MAX as u32 - 1)
+                }
+                _ => {
+                    credit(&mut stage, 2);
+                    (0, 1)
+                }
+            };
+            assert_eq!(stage.discharge(first, true), "accepted");
+            let number = stage.declare();
+            stage.world.clients[client].accept_in(ids, number, settled);
+            stage.world.run();
+            let discharged = stage.discharge(number, false);
+            if is_refused {
+                assert_eq!(discharged, "rejected amqp:transaction:rollback", "{end}");
+                let (_, why) = stage.world.clients[client].refusals.last().expect("it was refused");
+                assert!(why.contains("not unsettled any more"), "{why}");
+                // What the peer did not settle stays with it.
+                let held = if settled || end != "some of a range were never there" { 0 } else { 2 };
+                assert_eq!(stage.left(), ["a", "b", "c"][held..], "{end}");
+            } else {
+                assert_eq!((discharged.as_str(), stage.left()), ("accepted", vec!["c".to_owned()]), "{end}");
+            }
+            assert_eq!(stage.waiting(), 0);
+        }
+    }
+}
