@@ -12,7 +12,7 @@
 //! Its time to live does not count any more: it would be expired where it arrives. An `expiration` of its new queue does.
 //!
 //! Invariants:
-//! - a message that goes round in a circle of queues is dropped, unless a consumer has rejected it in this round: queues whose dead
+//! - a message that goes round in a circle of queues is dropped, unless a consumer has rejected it in this round, or an operator moved it: queues whose dead
 //!   letters lead to each other never send one round without end. Whatever way does not come back is gone to its end;
 //! - a dead letter stays in the memory of its shard until there is room on its way, in the order in which they died;
 //! - one that cannot be stored where it goes is gone: its queue counts it, and the log says why.
@@ -103,6 +103,11 @@ impl Deaths {
         // A topic is not where it will die next, so that it went there is noted now.
         self.unattended.note(to);
         goes_on
+    }
+
+    /// The same, from where somebody begins with it anew.
+    pub(crate) fn attended(&self) -> Self {
+        Deaths { unattended: Way::default(), ..self.clone() }
     }
 
     /// The queues, in the order in which it first died in them.

@@ -24,7 +24,7 @@ use crate::limits::{FAN_OUT_STEP_MAX, FAN_OUT_WORK};
 use crate::mail::{HandoffMessage, HandoffTarget, LinkRef, PublishOutcome};
 use crate::message::Message;
 use crate::producers::ProducerAt;
-use crate::publish::{Arrival, Delivery};
+use crate::publish::{Arrival, Delivery, Timing};
 use crate::subscription::Publisher;
 
 /// Where the messages of a producer on a topic go, as it was when it was last looked up.
@@ -251,7 +251,7 @@ impl Shard {
             user: connection.user.clone(),
             producer: Some(ProducerAt { shard: self.index, link }),
             transaction: delivery.key(link),
-            expiration_us: None,
+            timing: Timing::Own,
         };
         let outcome = self.store_in_all(now, routed, publisher, arrival);
         if let Some(key) = delivery.key(link) {
@@ -274,7 +274,7 @@ impl Shard {
         arrival: Arrival,
     ) -> PublishOutcome {
         let Arrival { message, origin, user, producer, transaction, .. } = arrival;
-        let expiration_us = routed.expiration_us;
+        let timing = routed.expiration_us.map_or(Timing::Own, Timing::For);
         let mut wanting = std::mem::take(&mut self.wanting);
         let mut work = 0;
         let wants = |queue: &&QueueId| self.wants(**queue, publisher, &message, &mut work);
@@ -286,7 +286,7 @@ impl Shard {
                 PublishOutcome::Stored
             }
             [queue] => {
-                let arrival = Arrival { message, origin, user, producer, transaction, expiration_us };
+                let arrival = Arrival { message, origin, user, producer, transaction, timing };
                 self.store(now, queue, arrival)
             }
             _ => match self.share(message) {
@@ -295,7 +295,7 @@ impl Shard {
                     for &queue in &wanting {
                         let Some(message) = shared.another() else { break };
                         let user = user.clone();
-                        let arrival = Arrival { message, origin, user, producer, transaction, expiration_us };
+                        let arrival = Arrival { message, origin, user, producer, transaction, timing };
                         outcome = outcome.and(self.store(now, queue, arrival));
                     }
                     self.dissolve(shared);

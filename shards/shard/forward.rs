@@ -12,7 +12,7 @@ use crate::address::{Address, is_topic_name};
 use crate::dead_letters::LostDeadLetter;
 use crate::mail::{ForwardedMessage, HandoffTarget, Mail, PublishOutcome};
 use crate::message::Message;
-use crate::publish::Arrival;
+use crate::publish::{Arrival, Timing};
 use crate::subscription::Publisher;
 
 /// Nobody's connection, nobody's container.
@@ -147,7 +147,7 @@ impl Shard {
             user: None,
             producer: None,
             transaction: None,
-            expiration_us: None,
+            timing: Timing::Own,
         };
         match target {
             HandoffTarget::Queue(queue) => self.store(now, *queue, arrival),

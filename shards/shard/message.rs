@@ -141,10 +141,18 @@ impl Message {
         { self.0 }.body.into_bytes().unwrap_or_default()
     }
 
-    /// The same message for another shard, or for someone here whose memory is not the queues'.
+    /// The same message for another shard, or for someone here whose memory is not the queues'. Without what it has been through, which
+    /// is in its annotations.
     pub(crate) fn copied(&self, buffers: &mut Buffers) -> Self {
         let body = self.body.copied(buffers);
         Message(Box::new(Content { body, origin: None, deaths: None, ..*self.0 }))
+    }
+
+    /// The same message for another queue. Somebody has seen to it: it may go again where its dead letters have been.
+    pub(crate) fn moved(&self, buffers: &mut Buffers) -> Self {
+        let mut copy = self.copied(buffers);
+        copy.deaths = self.deaths.as_deref().map(|deaths| Box::new(deaths.attended()));
+        copy
     }
 
     /// One that several shards can have.
@@ -454,6 +462,15 @@ impl Content {
 
     pub(crate) fn is_durable(&self) -> bool {
         self.durable
+    }
+
+    /// Until when its sender wants it held, of what its queue knows: nobody has it before, but after a failure.
+    pub(crate) fn delayed_until(&self, held_until: Option<u64>, now: u64) -> Option<u64> {
+        held_until.filter(|_| self.deliver_at > now)
+    }
+
+    pub(crate) fn is_dead_letter(&self) -> bool {
+        self.deaths.is_some()
     }
 
     /// The queues that it has died in, for people.

@@ -41,8 +41,18 @@ pub(crate) struct Arrival {
     pub(crate) producer: Option<ProducerAt>,
     /// It becomes visible when this commits. Whoever stores it counts the piece of work: see `work_arrived`.
     pub(crate) transaction: Option<TransactionKey>,
-    /// Microseconds; stands above what the message says.
-    pub(crate) expiration_us: Option<u64>,
+    pub(crate) timing: Timing,
+}
+
+/// From when and until when a message may be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timing {
+    /// As it says itself.
+    Own,
+    /// For so many microseconds, whatever it says; 0: for ever.
+    For(u64),
+    /// It comes from another queue, as it stood there.
+    Standing { held_until: Option<u64>, expires_at: Option<u64> },
 }
 
 /// A received message that its producer is to be told about.
@@ -109,7 +119,7 @@ impl Shard {
             Destination::Queue(at) if at.shard == self.index => {
                 let producer = Some(ProducerAt { shard: self.index, link: link_ref });
                 let origin = Origin(id.0);
-                let arrival = Arrival { message, origin, user, producer, transaction, expiration_us: None };
+                let arrival = Arrival { message, origin, user, producer, transaction, timing: Timing::Own };
                 let mark = self.said();
                 let outcome = self.store(now, at.queue, arrival);
                 if let Some(key) = transaction {
@@ -249,7 +259,7 @@ impl Shard {
 
     /// Puts a message into a queue of this shard.
     pub(crate) fn store(&mut self, now: u64, queue: QueueId, arrival: Arrival) -> PublishOutcome {
-        let Arrival { mut message, origin, user, producer, transaction, expiration_us } = arrival;
+        let Arrival { mut message, origin, user, producer, transaction, timing } = arrival;
         let mut last_value = None;
         let mut makes_wait = false;
         let mut keeping = Keeping::Not;
@@ -283,12 +293,12 @@ impl Shard {
         message.arrive(now, keeping != Keeping::Not);
         let size = message.bytes().len();
         let priority = message.priority();
-        let expires_at = match expiration_us {
-            Some(0) => None,
-            Some(after) => Some(now.saturating_add(after)),
-            None => message.expires_at(now),
+        let (held_until, expires_at) = match timing {
+            Timing::Own => (message.schedule(now), message.expires_at(now)),
+            Timing::For(0) => (message.schedule(now), None),
+            Timing::For(after) => (message.schedule(now), Some(now.saturating_add(after))),
+            Timing::Standing { held_until, expires_at } => (held_until, expires_at),
         };
-        let held_until = message.schedule(now);
         if last_value.is_some() {
             self.note_replaced();
         }
@@ -330,7 +340,7 @@ impl Shard {
             let bytes = message.memory();
             let producer = Some(ProducerAt { shard: from, link });
             let origin = Origin(link.connection.0);
-            let arrival = Arrival { message, origin, user, producer, transaction, expiration_us: None };
+            let arrival = Arrival { message, origin, user, producer, transaction, timing: Timing::Own };
             let outcome = match target {
                 HandoffTarget::Queue(queue) => self.store(now, queue, arrival),
                 HandoffTarget::Name(name) => self.store_by_name(now, &name, arrival),

@@ -2,22 +2,23 @@
 //!
 //! A slice at a time: each question looks at [`SWEEP_STEPS_MAX`] messages. To a queue of the same shard a message moves in one step.
 //! To one elsewhere it is copied first and leaves when it has arrived; if a consumer takes it in between, both have it. Until such a
-//! move has ended, others that would move, copy or delete messages of the queue are refused. A message that moves is new in its queue:
-//! its place, its counts and its time to live begin again. What consumers hold stays with them.
+//! move has ended, others that would move, copy or delete messages of the queue are refused. A message goes as it
+//! stands: with what is left of its time to live and of the delay that its sender asked for, and with its deaths. Its place and the
+//! counts of its deliveries are new, and an `expiration` of its new queue counts from then on. What consumers hold stays with them.
 
 use corelane_engine::selector::{self, Field, Fields, Filter, HeaderField};
 use corelane_engine::{self as engine, EntryState, EntryView, Origin, Place, QueueId};
 
 use super::Asker;
 use super::data::{Data, Pairs, pairs};
-use super::question::{Answer, PeekQuestion, SweepAction, SweepQuestion, Swept};
+use super::question::{Answer, Moved, PeekQuestion, SweepAction, SweepQuestion, Swept};
 use super::reply::{Fault, Status};
 use super::request::place_text;
 use crate::Shard;
 use crate::limits::{ANSWER_BYTES_MAX, SWEEP_BYTES_MAX, SWEEP_STEPS_MAX};
 use crate::mail::{PublishOutcome, Refusal};
 use crate::message::Message;
-use crate::publish::Arrival;
+use crate::publish::{Arrival, Timing};
 
 /// Bits of a place below its level.
 const LEVEL_SHIFT: u32 = 60;
@@ -54,7 +55,7 @@ impl Shard {
             Err(error) => return Answer::Refused(Fault::bad(format!("selector: {error}"))),
         };
         let (places, next) = self.select(queue, question, filter.as_ref());
-        let mut swept = Swept { next, ..Swept::default() };
+        let mut swept = Swept { count: 0, gathered: Vec::new(), outcome: PublishOutcome::Stored, next };
         let (to, removes) = match &question.action {
             SweepAction::Delete => (None, true),
             SweepAction::Move { to } => (Some(to), true),
@@ -71,14 +72,14 @@ impl Shard {
                 break;
             }
             if let Some(to) = to {
-                let Some(copy) = self.copy_of(queue, place) else { continue };
-                bytes += copy.bytes().len();
+                let Some(moved) = self.copy_of(now, queue, place) else { continue };
+                bytes += moved.message.bytes().len();
                 if is_elsewhere {
-                    swept.gathered.push((place, copy));
+                    swept.gathered.push(moved);
                     continue;
                 }
-                if self.store_moved(now, to, copy) != PublishOutcome::Stored {
-                    swept.refused = true;
+                swept.outcome = self.store_moved(now, to, moved);
+                if swept.outcome != PublishOutcome::Stored {
                     break;
                 }
             }
@@ -137,9 +138,13 @@ impl Shard {
         }
     }
 
-    fn copy_of(&mut self, queue: QueueId, place: Place) -> Option<Message> {
-        let (found, message, _) = self.engine.entries(queue, place).next()?;
-        (found == place).then(|| message.copied(&mut self.buffers))
+    fn copy_of(&mut self, now: u64, queue: QueueId, place: Place) -> Option<Moved> {
+        let (_, message, view) = self.engine.entries(queue, place).next().filter(|(it, ..)| *it == place)?;
+        let held_until = message.delayed_until(view.held_until, now);
+        // A dead letter has had its time; what it has is its queue's.
+        let expires_at = view.expires_at.filter(|_| !message.is_dead_letter());
+        let timing = Timing::Standing { held_until, expires_at };
+        Some(Moved { place, message: message.moved(&mut self.buffers), timing })
     }
 
     /// Whether messages can be moved to a queue of this shard. One that is not there is made with the first of them.
@@ -165,18 +170,17 @@ impl Shard {
     }
 
     /// Takes in messages from another shard, in order, until one finds no room.
-    pub(crate) fn put(&mut self, now: u64, name: &str, messages: Vec<(Place, Message)>) -> Answer {
-        let (mut count, mut refused) = (0, false);
-        for (_, message) in messages {
-            if refused {
-                self.dissolve(message);
-            } else if self.store_moved(now, name, message) == PublishOutcome::Stored {
-                count += 1;
-            } else {
-                refused = true;
+    pub(crate) fn put(&mut self, now: u64, name: &str, messages: Vec<Moved>) -> Answer {
+        let (mut count, mut outcome) = (0, PublishOutcome::Stored);
+        for moved in messages {
+            if outcome != PublishOutcome::Stored {
+                self.dissolve(moved.message);
+                continue;
             }
+            outcome = self.store_moved(now, name, moved);
+            count += usize::from(outcome == PublishOutcome::Stored);
         }
-        Answer::Stored { count, refused }
+        Answer::Stored { count, outcome }
     }
 
     /// Removes messages that have arrived elsewhere.
@@ -189,10 +193,11 @@ impl Shard {
                 count += 1;
             }
         }
-        Answer::Stored { count, refused: false }
+        Answer::Stored { count, outcome: PublishOutcome::Stored }
     }
 
-    fn store_moved(&mut self, now: u64, name: &str, message: Message) -> PublishOutcome {
+    fn store_moved(&mut self, now: u64, name: &str, moved: Moved) -> PublishOutcome {
+        let Moved { message, timing, .. } = moved;
         match self.find_or_create(now, name) {
             Ok(queue) if self.engine.is_full(queue) => {
                 self.dissolve(message);
@@ -205,7 +210,7 @@ impl Shard {
                     user: None,
                     producer: None,
                     transaction: None,
-                    expiration_us: None,
+                    timing,
                 };
                 self.store(now, queue, arrival)
             }

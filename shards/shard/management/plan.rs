@@ -17,8 +17,7 @@ use super::question::{
 use super::reply::{Fault, Reply, Status};
 use super::request::{Command, Mark, Query, Sweep};
 use crate::limits::{ANSWER_BYTES_MAX, SWEEP_STEPS_MAX};
-use crate::mail::LinkRef;
-use crate::message::Message;
+use crate::mail::{LinkRef, PublishOutcome};
 
 /// What comes next.
 #[derive(Debug)]
@@ -97,7 +96,7 @@ enum SweepPhase {
     },
     /// Those that arrived leave.
     Remove {
-        refused: bool,
+        outcome: PublishOutcome,
     },
 }
 
@@ -417,43 +416,42 @@ impl Sweeping {
                 self.slice(layout)
             }
             (SweepPhase::Slice, Answer::Swept(swept)) => self.take_slice(swept, layout),
-            (SweepPhase::Put { places }, Answer::Stored { count, refused }) => {
+            (SweepPhase::Put { places }, Answer::Stored { count, outcome }) => {
                 let mut places = std::mem::take(places);
                 places.truncate(count);
                 if matches!(self.sweep.action, SweepAction::Move { .. }) && !places.is_empty() {
-                    self.phase = SweepPhase::Remove { refused };
+                    self.phase = SweepPhase::Remove { outcome };
                     let queue = self.sweep.queue.clone();
                     return Step::Ask((layout.home)(&queue), Question::Remove { queue, places });
                 }
                 self.done += places.len() as u64;
-                self.go_on(refused, layout)
+                self.go_on(outcome, layout)
             }
-            (SweepPhase::Remove { refused }, Answer::Stored { count, .. }) => {
-                let refused = *refused;
+            (SweepPhase::Remove { outcome }, Answer::Stored { count, .. }) => {
+                let outcome = *outcome;
                 self.done += count as u64;
-                self.go_on(refused, layout)
+                self.go_on(outcome, layout)
             }
             (_, answer) => unreachable!("a shard answers what it was asked, not {answer:?}"),
         }
     }
 
     fn take_slice(&mut self, swept: Swept, layout: &Layout<'_>) -> Step {
-        let Swept { count, gathered, refused, next } = swept;
+        let Swept { count, gathered, outcome, next } = swept;
         self.done += count;
         self.next = next;
         let Some(to) = self.target().map(Box::<str>::from).filter(|_| !gathered.is_empty()) else {
-            return self.go_on(refused, layout);
+            return self.go_on(outcome, layout);
         };
-        let places = gathered.iter().map(|(place, _): &(Place, Message)| *place).collect();
+        let places = gathered.iter().map(|moved| moved.place).collect();
         self.phase = SweepPhase::Put { places };
         Step::Ask((layout.home)(&to), Question::Put { queue: to, messages: gathered })
     }
 
-    fn go_on(&mut self, refused: bool, layout: &Layout<'_>) -> Step {
+    fn go_on(&mut self, outcome: PublishOutcome, layout: &Layout<'_>) -> Step {
         self.phase = SweepPhase::Slice;
-        if refused {
-            let done = self.done;
-            let why = format!("the target has no room (or is gone); {done} messages were done with before");
+        if let Some(why) = why_not_moved(outcome) {
+            let why = format!("{why}; {} messages were done with before", self.done);
             return Step::Done(Fault { status: Status::Conflict, why }.into());
         }
         let more = match &self.sweep.places {
@@ -472,6 +470,25 @@ impl Sweeping {
             return self.slice(layout);
         }
         Step::Done(Reply::new(Status::Ok, Data::Map(pairs!["count" => self.done])))
+    }
+}
+
+/// What an operator is told of a message that the target did not take.
+fn why_not_moved(outcome: PublishOutcome) -> Option<&'static str> {
+    match outcome {
+        PublishOutcome::Stored => None,
+        PublishOutcome::Full => Some("the target is full (messages-max, bytes-max)"),
+        PublishOutcome::NoRoom => {
+            Some("the broker's memory for messages is full (--memory), or the target's shard has no room for more entries")
+        }
+        PublishOutcome::NoDisk => Some("the target is kept on disk, which is full or has failed"),
+        PublishOutcome::NoQueue
+        | PublishOutcome::NoAddress
+        | PublishOutcome::Malformed
+        | PublishOutcome::NoTransaction
+        | PublishOutcome::TransactionTimedOut
+        | PublishOutcome::TransactionFull
+        | PublishOutcome::NotTransactional => Some("the target is gone"),
     }
 }
 

@@ -11,8 +11,9 @@ use super::kinds::Kind;
 use super::reply::{Fault, Status};
 use crate::Shard;
 use crate::dead_letter_paths::Stop;
-use crate::mail::{Answered, ConnectionId, LinkRef, Mail, Query};
+use crate::mail::{Answered, ConnectionId, LinkRef, Mail, PublishOutcome, Query};
 use crate::message::Message;
+use crate::publish::Timing;
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub(crate) enum Question {
     /// Messages from a queue on another shard.
     Put {
         queue: Box<str>,
-        messages: Vec<(Place, Message)>,
+        messages: Vec<Moved>,
     },
     /// Those that were put elsewhere leave.
     Remove {
@@ -158,7 +159,8 @@ pub(crate) enum Answer {
     Swept(Swept),
     Stored {
         count: usize,
-        refused: bool,
+        /// Of the last one.
+        outcome: PublishOutcome,
     },
     /// Where dead letters go, if they are kept.
     LeadsTo(Option<Stop>),
@@ -186,16 +188,24 @@ pub(crate) struct RowLink {
 }
 
 /// How far a sweep came.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Swept {
     /// Messages that are done with.
     pub(crate) count: u64,
     /// Messages for a queue that is not here, still in their places.
-    pub(crate) gathered: Vec<(Place, Message)>,
-    /// The target had no room.
-    pub(crate) refused: bool,
+    pub(crate) gathered: Vec<Moved>,
+    /// What became of the last one in the target.
+    pub(crate) outcome: PublishOutcome,
     /// There may be more from this place.
     pub(crate) next: Option<Place>,
+}
+
+/// A message on its way to another queue, as it stood in its own.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    pub(crate) place: Place,
+    pub(crate) message: Message,
+    pub(crate) timing: Timing,
 }
 
 /// What a queue's home says when asked why it does not move, or for one consumer.

@@ -1,8 +1,9 @@
 //! What the management node does, over one shard and over several: what there is (`node`), what queues may be called and be given
-//! (`queues`), what is done to messages (`messages`), topics, subscriptions and links (`topics`), and messages that are not well-formed
+//! (`queues`), what is done to messages (`messages`), what goes with those that are moved (`moving`), topics, subscriptions and links (`topics`), and messages that are not well-formed
 //! (`unreadable`).
 
 mod messages;
+mod moving;
 mod node;
 mod queues;
 mod topics;
