@@ -7,9 +7,10 @@
 //! everybody again; but if its owner is gone and something that it retired may still come back, nobody gets any of it until then.
 //!
 //! So within a group the order is strict: an entry is taken only after those before it that are available, whatever the filters
-//! say. An entry that no filter matches holds its group back until it is taken, expires or is removed.
+//! say. An entry that no filter matches holds its group back until it is taken, expires or is removed, and one whose delivery failed
+//! holds back what stands behind it while it waits for the next (`delayed`). What waits because its sender wants it so does not.
 //!
-//! - owner = none ⟹ unsettled = 0, and the first entry is takeable (`shown`) if retired = 0, else none is;
+//! - owner = none ⟹ unsettled = 0, and the first entry is takeable (`shown`) if retired = 0 and none before it is delayed, else none is;
 //! - owner ≠ none ⟹ none of its entries is takeable;
 //! - the FIFO is `line` (in order of arrival) merged with `returned` (what came back behind a later one).
 
@@ -47,6 +48,8 @@ pub(crate) struct Group {
     pub(crate) retired: u32,
     line: List<InLine>,
     returned: BTreeSet<Place>,
+    /// Held since their delivery failed: what stands behind them waits.
+    delayed: BTreeSet<Place>,
     /// The entry that is takeable.
     pub(crate) shown: Option<EntryRef>,
     /// The place under which the group stands in its owner's `owned_heads`.
@@ -77,6 +80,7 @@ impl Groups {
             retired: 0,
             line: List::new(),
             returned: BTreeSet::new(),
+            delayed: BTreeSet::new(),
             shown: None,
             promised: None,
             entries: 0,
@@ -93,6 +97,7 @@ impl Groups {
     pub(crate) fn remove(&mut self, index: u32) {
         let group = self.groups.remove(index);
         assert!(group.owner == NONE && group.entries == 0 && group.is_empty() && !group.rests);
+        assert!(group.delayed.is_empty(), "what waits is an entry");
         match self.table.find_entry(group.hash, |candidate| *candidate == index) {
             Ok(found) => {
                 found.remove();
@@ -121,9 +126,28 @@ impl Group {
         }
     }
 
+    /// The entry that is to be taken next: the first, if none before it waits for its next delivery.
+    pub(crate) fn next<M>(&self, store: &Store<M>) -> Option<Place> {
+        self.first(store).filter(|place| self.delayed.first().is_none_or(|delayed| place < delayed))
+    }
+
+    /// One whose delivery failed waits for the next one. Whether it does.
+    pub(crate) fn delay(&mut self, place: Place, waits: bool) {
+        if waits {
+            self.delayed.insert(place);
+        } else {
+            self.delayed.remove(&place);
+        }
+    }
+
+    /// Those that wait for their next delivery.
+    pub(crate) fn delayed(&self) -> &BTreeSet<Place> {
+        &self.delayed
+    }
+
     /// Whether an available entry is in nobody's reach: another comes first, or may come back from a transaction.
     pub(crate) fn holds_back<M>(&self, store: &Store<M>, place: Place) -> bool {
-        self.first(store) != Some(place) || self.owner == NONE && self.retired > 0
+        self.next(store) != Some(place) || self.owner == NONE && self.retired > 0
     }
 
     /// Joins the FIFO, at its place.

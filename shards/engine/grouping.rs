@@ -33,7 +33,7 @@ impl<M: Message> Engine<M> {
     /// nothing of it and has retired nothing, then whoever can take its first entry is told.
     pub(crate) fn refresh_group(&mut self, queue: u32, group: u32, cause: Cause) {
         let state = &self.queues[queue].groups.groups[group];
-        let first = state.first(&self.store);
+        let first = state.next(&self.store);
         let owner = state.owner;
         if owner != NONE {
             let takes = first.is_some_and(|place| self.owner_takes(owner, place));

@@ -110,13 +110,34 @@ impl<M: Message> Engine<M> {
             }
             return self.become_available(entry, late, cause);
         };
-        stored.set_state(State::Held);
-        self.set_hold_timer(now, entry, until);
-        let queue = self.store.queue(entry);
-        self.queues[queue].entries.held += 1;
+        self.hold(now, entry, until);
         if group != NONE {
             // It has an entry now, although nothing to show.
-            self.refresh_group(queue, group, cause);
+            self.refresh_group(self.store.queue(entry), group, cause);
+        }
+    }
+
+    /// An entry waits until a time. One that has failed before holds its group back; the caller refreshes that.
+    pub(crate) fn hold(&mut self, now: u64, entry: EntryRef, until: u64) {
+        let stored = self.store.entry_mut(entry);
+        stored.set_state(State::Held);
+        let (group, has_failed) = (stored.group, stored.delivery_count() > 0);
+        self.set_hold_timer(now, entry, until);
+        let place = self.store.place(entry);
+        let queue = &mut self.queues[self.store.queue(entry)];
+        queue.entries.held += 1;
+        if group != NONE && has_failed {
+            queue.groups.groups[group].delay(place, true);
+        }
+    }
+
+    /// An entry is held no longer; the caller says what it is now.
+    pub(crate) fn end_hold(&mut self, entry: EntryRef) {
+        let (group, place) = (self.store.entry(entry).group, self.store.place(entry));
+        let queue = &mut self.queues[self.store.queue(entry)];
+        queue.entries.held -= 1;
+        if group != NONE {
+            queue.groups.groups[group].delay(place, false);
         }
     }
 
@@ -187,7 +208,7 @@ impl<M: Message> Engine<M> {
         let queue = self.store.queue(entry);
         let (state, group) = (self.store.entry(entry).state(), self.store.entry(entry).group);
         match state {
-            State::Held => self.queues[queue].entries.held -= 1,
+            State::Held => self.end_hold(entry),
             State::Available if group == NONE => self.unexpose(queue, entry),
             State::Available => self.leave_group(queue, group, entry),
             State::Acquired | State::Pending | State::Retired | State::Vacant => {

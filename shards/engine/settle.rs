@@ -186,13 +186,9 @@ impl<M: Message> Engine<M> {
         if delay == 0 {
             return self.give_back(now, entry);
         }
-        let queue = &mut self.queues[index];
-        queue.counters.returned += 1;
-        queue.entries.held += 1;
-        let stored = self.store.entry_mut(entry);
-        stored.set_state(State::Held);
-        let group = stored.group;
-        self.set_hold_timer(now, entry, now.saturating_add(delay));
+        self.queues[index].counters.returned += 1;
+        let group = self.store.entry(entry).group;
+        self.hold(now, entry, now.saturating_add(delay));
         self.note_returned(entry);
         if group != NONE {
             self.refresh_group(index, group, Cause::GroupFreed);

@@ -95,7 +95,7 @@ impl<M: Message> Engine<M> {
                 if let Some(time) = stored.expires_at() {
                     self.set_timer(now, entry, time);
                 }
-                self.queues[queue].entries.held -= 1;
+                self.end_hold(entry);
                 self.become_available(entry, true, Cause::HoldEnded);
                 self.end_waiting(entry);
             }

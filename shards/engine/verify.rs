@@ -174,6 +174,15 @@ impl<M: Message> Engine<M> {
             assert_eq!(places.len(), waiting.len());
             assert_eq!(places.into_iter().collect::<BTreeSet<_>>(), waiting);
             assert_eq!(group.first(&self.store), waiting.first().copied());
+            let is_delayed = |entry: &&EntryRef| {
+                let stored = self.store.entry(**entry);
+                stored.state() == State::Held && stored.delivery_count() > 0
+            };
+            let delayed: BTreeSet<Place> =
+                members().filter(is_delayed).map(|entry| self.store.place(*entry)).collect();
+            assert_eq!(*group.delayed(), delayed);
+            let is_held_back = |place: &&Place| delayed.first().is_some_and(|delayed| delayed < *place);
+            let next = waiting.first().filter(|place| !is_held_back(place));
             assert_eq!(group.entries, members().count() as u64);
             let taken = members().filter(|entry| self.store.entry(**entry).state() == State::Acquired);
             let holders: Vec<u32> = taken.map(|entry| self.store.entry(*entry).holder).collect();
@@ -187,7 +196,7 @@ impl<M: Message> Engine<M> {
             assert!(group.owner == NONE || retired.iter().all(by_owner));
             assert!(holders.iter().all(|holder| *holder == group.owner), "a group has one owner");
             if group.owner == NONE {
-                let shown = waiting.first().filter(|_| retired.is_empty());
+                let shown = next.filter(|_| retired.is_empty());
                 assert_eq!(group.shown.map(|entry| self.store.place(entry)), shown.copied());
                 assert!(group.promised.is_none() && group.entries > 0 && !group.rests);
                 continue;
@@ -195,13 +204,13 @@ impl<M: Message> Engine<M> {
             assert!(group.shown.is_none());
             assert_eq!(group.rests, group.entries == 0);
             let owner = &self.consumers[group.owner];
-            let first = waiting.first().filter(|place| {
+            let first = next.filter(|place| {
                 let entry = self.find(owner.queue, **place).map(|entry| self.matches(owner.class, entry));
                 entry == Some(true) && !owner.refused.contains(place)
             });
             assert_eq!(group.promised, first.copied());
             assert!(queue.properties.sticky_groups || group.unsettled + group.retired > 0, "freed at zero");
-            let is_wanted = first.is_some() || waiting.is_empty() || group.unsettled + group.retired > 0;
+            let is_wanted = first.is_some() || next.is_none() || group.unsettled + group.retired > 0;
             assert!(is_wanted, "nobody keeps a group who does not take its next");
             if let Some(place) = first {
                 assert_ne!(owner.list, ConsumerList::Interested, "the owner is told");

@@ -189,3 +189,68 @@ fn a_filter_on_the_group_waits_for_the_group() {
     bench.accept(owner, held);
     assert_eq!(bench.ids_for(waiting), [2]);
 }
+
+/// A group keeps its order while a message of it waits for its next delivery, for whoever owns it then; other groups go on.
+#[test]
+fn what_stands_behind_a_failed_message_of_its_group_waits_with_it() {
+    for sticky_groups in [false, true] {
+        let redelivery = Some(RedeliveryDelay::constant(10 * TICK));
+        let mut bench = Bench::new(QueueProperties { sticky_groups, redelivery, ..Default::default() });
+        let first = bench.ready(0);
+        for id in 1..=2 {
+            bench.put(grouped(id, "g"));
+        }
+        let held = bench.run_for(first);
+        for id in 3..=4 {
+            bench.put(grouped(id, "g"));
+        }
+        bench.pause(first, PauseReason::NoCredit);
+        // The second one fails, the first comes back in between: it is before that.
+        bench.settle(first, held[1], FAILED);
+        bench.settle(first, held[0], RELEASED);
+        bench.put(grouped(5, "h"));
+        bench.ready(0);
+        bench.resume(first);
+        let ids = |bench: &mut Bench| -> Vec<u64> { bench.run().iter().map(|(_, got)| got.id).collect() };
+        let mut got = ids(&mut bench);
+        got.sort_unstable();
+        assert_eq!(got, [1, 5], "what is before it, and the other group");
+        bench.pass(9);
+        assert_eq!(ids(&mut bench), []);
+        bench.pass(1);
+        assert_eq!(ids(&mut bench), [2, 3, 4]);
+    }
+}
+
+/// Whatever ends the wait, the group goes on.
+#[test]
+fn a_group_goes_on_when_the_message_that_it_waits_for_leaves() {
+    for leaves_by in ["expiry", "removal"] {
+        let redelivery = Some(RedeliveryDelay::constant(1000 * TICK));
+        let mut bench = Bench::new(QueueProperties { redelivery, ..Default::default() });
+        let first = bench.ready(0);
+        let expires_at = Some(bench.now + 5 * TICK);
+        bench.put(Publication { expires_at, ..grouped(1, "g") });
+        let held = bench.run_for(first);
+        bench.settle(first, held[0], FAILED);
+        bench.put(grouped(2, "g"));
+        assert_eq!(bench.run(), []);
+        match leaves_by {
+            "removal" => assert!(bench.engine.remove(bench.now, bench.queue, held[0].place).is_some()),
+            _ => bench.pass(6),
+        }
+        bench.check();
+        assert_eq!(bench.ids_for(first), [2], "{leaves_by}");
+    }
+}
+
+/// What its sender wants delayed does not hold its group back.
+#[test]
+fn a_group_does_not_wait_for_what_is_delayed_by_its_sender() {
+    let mut bench = Bench::plain();
+    let first = bench.ready(0);
+    let held_until = Some(bench.now + 10 * TICK);
+    bench.put(Publication { held_until, ..grouped(1, "g") });
+    bench.put(grouped(2, "g"));
+    assert_eq!(bench.ids_for(first), [2]);
+}

@@ -569,7 +569,9 @@ impl Model {
         self.entries.iter().filter(|(_, other)| other.note.group == entry.note.group).all(|(at, other)| {
             match other.state {
                 State::Available => *at >= place || other.expires_at.is_some_and(|time| time <= self.now),
-                State::Held(_) | State::Pending(_) => true,
+                // One that has failed holds back what is behind it, one that is delayed by its sender does not.
+                State::Held(_) => *at >= place || other.deliveries == 0,
+                State::Pending(_) => true,
                 State::Acquired(holder, ..) | State::Retired(holder) => holder == consumer,
             }
         })
