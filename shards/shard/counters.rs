@@ -92,7 +92,9 @@ impl Counters {
     pub(crate) fn count_refused(&mut self, outcome: PublishOutcome) {
         let counter = match outcome {
             PublishOutcome::Stored => return,
-            PublishOutcome::NoQueue | PublishOutcome::NoAddress => &mut self.messages_unroutable,
+            PublishOutcome::NoQueue | PublishOutcome::NoSubscription | PublishOutcome::NoAddress => {
+                &mut self.messages_unroutable
+            }
             PublishOutcome::Full | PublishOutcome::NoRoom | PublishOutcome::NoDisk => {
                 &mut self.messages_refused_full
             }
@@ -113,6 +115,7 @@ impl Counters {
                 self.forwards_refused_full += 1
             }
             PublishOutcome::NoQueue
+            | PublishOutcome::NoSubscription
             | PublishOutcome::NoAddress
             | PublishOutcome::Malformed
             | PublishOutcome::NoTransaction

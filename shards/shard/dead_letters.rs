@@ -15,7 +15,7 @@
 //! - a message that goes round in a circle of queues is dropped, unless a consumer has rejected it in this round, or an operator moved it: queues whose dead
 //!   letters lead to each other never send one round without end. Whatever way does not come back is gone to its end;
 //! - a dead letter stays in the memory of its shard until there is room on its way, in the order in which they died;
-//! - one that cannot be stored where it goes is gone: its queue counts it, and the log says why.
+//! - one that cannot be stored where it goes, or goes to a topic without subscriptions, is gone: its queue counts it, and the log says why.
 
 use std::sync::Arc;
 
@@ -216,6 +216,7 @@ impl Shard {
             let why = match outcome {
                 PublishOutcome::Full => "no room there (it is full)",
                 PublishOutcome::NoRoom => "no room there (its shard is full)",
+                PublishOutcome::NoSubscription => "the topic has no subscription",
                 PublishOutcome::NoDisk => "its disk is full, or has failed",
                 PublishOutcome::Stored
                 | PublishOutcome::NoQueue

@@ -109,7 +109,7 @@ impl Shard {
             }
             None => {
                 self.dissolve(message);
-                outcome
+                if routes.elsewhere.is_empty() { PublishOutcome::NoSubscription } else { outcome }
             }
         }
     }

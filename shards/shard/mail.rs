@@ -290,6 +290,8 @@ pub enum PublishOutcome {
     Stored,
     /// There is no such queue, or there is none any more.
     NoQueue,
+    /// The broker's own, for a topic that has no subscription.
+    NoSubscription,
     /// On an anonymous terminus: the message has no usable `to`.
     NoAddress,
     /// The queue is full.
@@ -321,6 +323,7 @@ impl PublishOutcome {
         match self {
             PublishOutcome::Stored => ("", ""),
             PublishOutcome::NoQueue => ("amqp:not-found", "there is no such queue"),
+            PublishOutcome::NoSubscription => ("amqp:not-found", "the topic has no subscription"),
             PublishOutcome::NoAddress => ("amqp:precondition-failed", "the message's `to` names no queue"),
             PublishOutcome::Full => ("amqp:resource-limit-exceeded", "the queue is full"),
             PublishOutcome::NoRoom => (

@@ -481,6 +481,7 @@ impl Shard {
             let outcome = match outcome {
                 PublishOutcome::Stored => Outcome::Accepted,
                 PublishOutcome::NoQueue
+                | PublishOutcome::NoSubscription
                 | PublishOutcome::NoAddress
                 | PublishOutcome::Full
                 | PublishOutcome::NoRoom

@@ -483,6 +483,7 @@ fn why_not_moved(outcome: PublishOutcome) -> Option<&'static str> {
         }
         PublishOutcome::NoDisk => Some("the target is kept on disk, which is full or has failed"),
         PublishOutcome::NoQueue
+        | PublishOutcome::NoSubscription
         | PublishOutcome::NoAddress
         | PublishOutcome::Malformed
         | PublishOutcome::NoTransaction

@@ -347,6 +347,36 @@ fn dead_letters_that_have_nowhere_to_go_are_counted() {
     }
 }
 
+/// A topic that nobody has subscribed to, under any of its names; one that somebody has takes them.
+#[test]
+fn dead_letters_for_a_topic_without_subscriptions_are_counted() {
+    for (to, is_subscribed) in [("topic://dead", false), ("dead.eu", false), ("dead.eu", true)] {
+        let (source, _) = names(false);
+        let rules = vec![
+            rule(&source, |rule| {
+                rule.dead_letter = Some(to.into());
+                rule.expiration_us = Some(SECOND);
+            }),
+            rule("dead.>", |rule| rule.topic = Some(true)),
+        ];
+        let mut stage = Stage::with(source, to.to_owned(), rules);
+        if is_subscribed {
+            let subscriber = stage.world.connect(1);
+            stage.world.clients[subscriber].attach_receiver("sub", to, &ReceiverOptions::default());
+            stage.world.run();
+        }
+        for n in 0..5 {
+            stage.send(&n.to_string(), None);
+        }
+        stage.world.advance(2 * SECOND);
+        if is_subscribed {
+            assert_eq!(stage.lost(), "0");
+        } else {
+            stage.check_lost(5, &["and is lost", "the topic has no subscription", to]);
+        }
+    }
+}
+
 /// The subscription of a topic is full, on the shard where messages die or on another one.
 #[test]
 fn dead_letters_that_a_subscription_does_not_take_are_counted() {
