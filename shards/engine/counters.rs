@@ -144,6 +144,8 @@ pub enum Verdict {
     GroupOf(ConsumerId),
     /// Another entry of the group comes first, or may come back from a transaction.
     BehindInGroup,
+    /// It browses, and has passed it.
+    Seen,
     /// Its class has not come so far yet.
     Scanning,
 }

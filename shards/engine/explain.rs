@@ -123,6 +123,10 @@ impl<M: Message> Engine<M> {
             _ if own => Verdict::OwnMessage,
             _ if !self.matches(state.class, entry) => Verdict::FilteredOut,
             _ if state.refused.contains(&place) => Verdict::Refused,
+            _ if state.browser.as_ref().is_some_and(|it| self.has_passed(state.queue, it, place)) => {
+                Verdict::Seen
+            }
+            _ if state.browser.is_some() => Verdict::Takes,
             (_, Some(owner)) if owner != consumer => Verdict::GroupOf(owner),
             (EntryState::BehindInGroup, _) => Verdict::BehindInGroup,
             (EntryState::Available, None) if !class.knows(place, self.queues[state.queue].scans.front) => {
@@ -160,12 +164,20 @@ impl<M: Message> Engine<M> {
         })
     }
 
-    /// The groups that belong to a consumer, each with how many messages of it the consumer holds.
-    pub fn groups_of(&self, consumer: ConsumerId) -> impl Iterator<Item = (&str, u32)> {
+    /// Whether a browser has seen an entry, or has gone by.
+    fn has_passed(&self, queue: u32, browser: &Browser, place: Place) -> bool {
+        let late = &self.queues[queue].late.entries;
+        let is_to_come = late.iter().any(|(ordinal, other)| *ordinal >= browser.late && *other == place);
+        place.sequence() < browser.cursors[place.level()] && !is_to_come
+    }
+
+    /// The groups that belong to a consumer, each with how many messages of it the consumer holds, and how many wait for it.
+    pub fn groups_of(&self, consumer: ConsumerId) -> impl Iterator<Item = (&str, u32, usize)> {
         let consumer = self.resolve_consumer(consumer).map(|index| &self.consumers[index]);
         consumer.into_iter().flat_map(|consumer| {
             let groups = &self.queues[consumer.queue].groups.groups;
-            consumer.owned.iter(groups).map(|group| (groups[group].name(), groups[group].unsettled))
+            let told = |group: u32| (groups[group].name(), groups[group].unsettled, groups[group].waiting());
+            consumer.owned.iter(groups).map(told)
         })
     }
 

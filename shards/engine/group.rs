@@ -116,6 +116,11 @@ impl Group {
         self.line.is_empty() && self.returned.is_empty()
     }
 
+    /// Count of those in the FIFO.
+    pub(crate) fn waiting(&self) -> usize {
+        self.line.count() as usize + self.returned.len()
+    }
+
     /// The entry before all others.
     pub(crate) fn first<M>(&self, store: &Store<M>) -> Option<Place> {
         let line = self.line.first().map(|index| store.place(EntryRef(index)));

@@ -338,7 +338,8 @@ impl<M: Message> Engine<M> {
             Prefetch::Limit(limit) => consumer.unsettled_count() < limit.max(1),
         };
         if !open {
-            return Some(PauseReason::Prefetch);
+            let is_idle = consumer.unsettled_count() == 0;
+            return Some(if is_idle { PauseReason::Flow } else { PauseReason::Prefetch });
         }
         (consumer.refused.len() >= self.limits.refused_max).then_some(PauseReason::Refusals)
     }

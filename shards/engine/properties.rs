@@ -196,16 +196,20 @@ pub enum PauseReason {
     Standby,
     /// It holds as many unsettled messages as the queue's `prefetch` allows. Set by the engine only.
     Prefetch,
+    /// It holds nothing, and gets the next message on a flow that comes from now on: the queue's `prefetch` is none. Set by the engine
+    /// only.
+    Flow,
     /// It refused too many messages that nobody else took. Set by the engine only.
     Refusals,
 }
 
 impl PauseReason {
-    pub(crate) const COUNT: usize = 12;
+    pub(crate) const COUNT: usize = 13;
 
     /// Set by the engine only: its owner neither sets nor ends it.
     pub fn is_of_engine(self) -> bool {
-        matches!(self, PauseReason::Standby | PauseReason::Prefetch | PauseReason::Refusals)
+        use PauseReason::{Flow, Prefetch, Refusals, Standby};
+        matches!(self, Standby | Prefetch | Flow | Refusals)
     }
 }
 

@@ -138,7 +138,11 @@ impl Answer {
         let application = sections.application_properties.map(bytes).expect("application properties");
         let property = |key| application.find(key).expect("readable").unwrap_or(Value::Null);
         for section in [sections.application_properties, sections.body] {
-            assert_eq!(check_value(section.bytes(bytes)), Ok(()), "an answer is well-formed, whatever it shows");
+            assert_eq!(
+                check_value(section.bytes(bytes)),
+                Ok(()),
+                "an answer is well-formed, whatever it shows"
+            );
         }
         let body = sections.body_values(bytes).next().expect("a body").expect("readable");
         Answer {

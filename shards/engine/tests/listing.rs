@@ -30,7 +30,7 @@ fn everything_is_listed_whatever_its_state() {
     assert_eq!(listed(&bench, Place(u64::MAX)), []);
     let owner = bench.engine.explain_entry(bench.queue, third).unwrap().group_owner;
     assert_eq!(owner, Some(consumer));
-    assert_eq!(bench.engine.groups_of(consumer).collect::<Vec<_>>(), [("g", 1)]);
+    assert_eq!(bench.engine.groups_of(consumer).collect::<Vec<_>>(), [("g", 1, 1)]);
     bench.engine.delete_queue(bench.now, bench.queue);
     assert_eq!(listed(&bench, Place(0)), []);
 }

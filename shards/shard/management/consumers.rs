@@ -113,6 +113,7 @@ fn pause_word(list: ConsumerList) -> Option<&'static str> {
             PauseReason::Suspended => "suspended",
             PauseReason::Standby => "standby",
             PauseReason::Prefetch => "prefetch",
+            PauseReason::Flow => "flow",
             PauseReason::Refusals => "refusals",
         }),
     }

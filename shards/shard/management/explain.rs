@@ -40,9 +40,10 @@ impl Shard {
             }
         }
         let depth = self.engine.depth(queue).unwrap_or_default();
+        let node = self.queues.get(queue);
+        tally.keeps_all = node.is_some_and(|node| node.destination.properties.non_destructive);
         let summary = tally.summary(depth, head.is_some());
         let head = head.and_then(|place| self.head_facts(now, queue, place));
-        let node = self.queues.get(queue);
         let waiting = node.map_or(0, |node| node.producers.waiting());
         let counted = self.engine.counted(queue).unwrap_or_default();
         let full = node.and_then(|node| full_words(&node.destination.properties, counted, waiting));
@@ -85,11 +86,15 @@ impl Shard {
     /// Attributes of a consumer, with what it has to do with the first message.
     fn consumer_facts(&self, now: u64, facts: &ConsumerFacts, verdict: Option<Verdict>) -> Pairs {
         let mut pairs = consumers::all(facts);
-        pairs.retain(|(name, _)| !matches!(&**name, "identity" | "type" | "queue"));
-        let groups = self.engine.groups_of(facts.id).take(EXPLAIN_GROUPS_MAX);
-        let groups = groups
-            .map(|(name, unsettled)| Data::Map(pairs!["name" => name.to_owned(), "unsettled" => unsettled]));
+        pairs.retain(|(name, _)| !matches!(&**name, "identity" | "type" | "queue" | "lag"));
+        let groups = || self.engine.groups_of(facts.id).take(EXPLAIN_GROUPS_MAX);
+        let waiting: usize = groups().map(|(_, _, waiting)| waiting).sum();
+        let groups = groups().map(|(name, unsettled, waiting)| {
+            Data::Map(pairs!["name" => name.to_owned(), "unsettled" => unsettled, "waiting" => waiting])
+        });
         pairs.extend(pairs![
+            // What waits in its groups is nobody else's.
+            "lag" => facts.view.lag + waiting as u64,
             "since-us" => now.saturating_sub(facts.view.since),
             "why" => why(facts),
             "cause" => cause_words(facts.view.cause),
@@ -113,7 +118,10 @@ impl Shard {
             Verdict::GroupOf(owner) => {
                 format!("the first message's group belongs to consumer {}", name(owner))
             }
-            Verdict::BehindInGroup => "another message of the same group comes before".to_owned(),
+            Verdict::BehindInGroup => {
+                "another message of the same group comes before, or waits for its next delivery".to_owned()
+            }
+            Verdict::Seen => "it has seen the first message".to_owned(),
             Verdict::Scanning => "its filter has not looked so far yet".to_owned(),
         }
     }
@@ -167,6 +175,7 @@ fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::Refused => "refused",
         Verdict::GroupOf(_) => "group-of-another",
         Verdict::BehindInGroup => "behind-in-group",
+        Verdict::Seen => "seen",
         Verdict::Scanning => "scanning",
     }
 }
@@ -176,8 +185,12 @@ fn why(facts: &ConsumerFacts) -> &'static str {
     match facts.view.list {
         ConsumerList::Notified => "it was told that there is work, and takes its turn",
         ConsumerList::Interested => "it is ready and in line; nobody has told it of work",
-        ConsumerList::NonAcquiring { caught_up: true } => "it browses, and has seen everything",
-        ConsumerList::NonAcquiring { caught_up: false } => "it browses, and goes on when its turn comes",
+        ConsumerList::NonAcquiring { caught_up: true } => {
+            "it reads and takes nothing away, and has seen everything"
+        }
+        ConsumerList::NonAcquiring { caught_up: false } => {
+            "it reads and takes nothing away, and goes on when its turn comes"
+        }
         ConsumerList::NotInterested(reason) => match reason {
             PauseReason::NoCredit => "its client has given no credit, or has used it up",
             PauseReason::Socket => {
@@ -194,6 +207,9 @@ fn why(facts: &ConsumerFacts) -> &'static str {
             PauseReason::Suspended => "it is suspended, or its link is ending",
             PauseReason::Standby => "it stands by: the queue allows no more active consumers",
             PauseReason::Prefetch => "it holds as many unsettled messages as the queue's prefetch allows",
+            PauseReason::Flow => {
+                "it holds nothing, and as prefetch = none it gets the next message when its client gives credit again"
+            }
             PauseReason::Refusals => "it has refused so many messages that nobody else took",
         },
     }
@@ -226,6 +242,8 @@ struct Tally {
     /// How many were looked at, and how many there are.
     consumers: usize,
     all: usize,
+    /// The queue is non-destructive.
+    keeps_all: bool,
     /// They take it when their turn comes.
     taking: usize,
     browsers: usize,
@@ -276,7 +294,7 @@ impl Tally {
             return format!("{} will take the first message.", consumers_words(self.taking));
         }
         let paused = self.paused.iter().map(|(reason, count)| (paused_words(*reason), *count));
-        let browsing = (self.browsers > 0).then_some(("only browse", self.browsers));
+        let browsing = (self.browsers > 0).then_some(("only read", self.browsers));
         let parts: Vec<String> = paused
             .chain(self.unfit.iter().copied())
             .chain(browsing)
@@ -286,7 +304,13 @@ impl Tally {
             0 => consumers_words(self.consumers),
             left => format!("the first {} ({left} more were not looked at)", consumers_words(self.consumers)),
         };
-        format!("Nobody takes the first message: of {whose}, {}.", parts.join(", "))
+        let parts = parts.join(", ");
+        if self.keeps_all {
+            return format!(
+                "The queue is non-destructive, so messages stay when they are read: of {whose}, {parts}."
+            );
+        }
+        format!("Nobody takes the first message: of {whose}, {parts}.")
     }
 }
 
@@ -327,6 +351,7 @@ fn unfit_words(verdict: Verdict) -> &'static str {
         Verdict::Refused => "refused it",
         Verdict::GroupOf(_) => "may not: its group belongs to another",
         Verdict::BehindInGroup => "may not: another of its group comes before",
+        Verdict::Seen => "past it",
         Verdict::Scanning => "still looking for it",
     }
 }
@@ -344,6 +369,7 @@ fn paused_words(reason: PauseReason) -> &'static str {
         PauseReason::Suspended => "suspended",
         PauseReason::Standby => "standing by",
         PauseReason::Prefetch => "at the queue's prefetch",
+        PauseReason::Flow => "waiting for its client to give credit again (prefetch = none)",
         PauseReason::Refusals => "with too many refusals",
     }
 }

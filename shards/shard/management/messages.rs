@@ -33,7 +33,8 @@ impl Shard {
                 next = Some(place);
                 break;
             }
-            let message = Data::Map(self.show_message(now, place, message, &view, question.body_max as usize));
+            let message =
+                Data::Map(self.show_message(now, place, message, &view, question.body_max as usize));
             bytes += message.size();
             shown.push(message);
         }

@@ -478,9 +478,9 @@ fn why_not_moved(outcome: PublishOutcome) -> Option<&'static str> {
     match outcome {
         PublishOutcome::Stored => None,
         PublishOutcome::Full => Some("the target is full (messages-max, bytes-max)"),
-        PublishOutcome::NoRoom => {
-            Some("the broker's memory for messages is full (--memory), or the target's shard has no room for more entries")
-        }
+        PublishOutcome::NoRoom => Some(
+            "the broker's memory for messages is full (--memory), or the target's shard has no room for more entries",
+        ),
         PublishOutcome::NoDisk => Some("the target is kept on disk, which is full or has failed"),
         PublishOutcome::NoQueue
         | PublishOutcome::NoSubscription

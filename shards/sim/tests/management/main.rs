@@ -1,7 +1,8 @@
 //! What the management node does, over one shard and over several: what there is (`node`), what queues may be called and be given
-//! (`queues`), what is done to messages (`messages`), what goes with those that are moved (`moving`), topics, subscriptions and links (`topics`), and messages that are not well-formed
+//! (`queues`), why messages are not taken (`explaining`), what is done to messages (`messages`), what goes with those that are moved (`moving`), topics, subscriptions and links (`topics`), and messages that are not well-formed
 //! (`unreadable`).
 
+mod explaining;
 mod messages;
 mod moving;
 mod node;

@@ -109,7 +109,8 @@ fn what_is_left_of_a_time_to_live_goes_with_a_message() {
             client.credit(link, 1);
             stage.world.run();
             let received = stage.world.clients[stage.client].received.last().expect("it has come");
-            let header = Sections::scan(&received.bytes).and_then(|sections| sections.header(&received.bytes));
+            let header =
+                Sections::scan(&received.bytes).and_then(|sections| sections.header(&received.bytes));
             let ttl = header.expect("readable").ttl.expect("it says so");
             assert!((5000..=6000).contains(&ttl), "{operation}: {ttl}");
         }

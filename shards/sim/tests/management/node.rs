@@ -515,7 +515,7 @@ fn explain_says_why_nobody_takes_the_first_message() {
         let said = explain(&mut operator, &mut world, &name);
         assert_eq!(
             said.at("summary"),
-            "Nobody takes the first message: of 3 consumers, 1 without credit, 1 with a filter that does not match it, 1 only browse."
+            "Nobody takes the first message: of 3 consumers, 1 without credit, 1 with a filter that does not match it, 1 only read."
         );
         let at = |consumer: usize, key: &str| said.at(&format!("consumers.{consumer}.{key}"));
         assert_eq!(
@@ -576,7 +576,7 @@ fn explain_tells_of_prefetch_groups_and_held_messages() {
         said.at("summary"),
         "Nobody takes the first message: of 2 consumers, 1 at the queue's prefetch, 1 may not: its group belongs to another."
     );
-    assert_eq!(said.at("consumers.0.groups"), "[{name: g, unsettled: 1}]");
+    assert_eq!(said.at("consumers.0.groups"), "[{name: g, unsettled: 1, waiting: 1}]");
     assert_eq!(said.at("head.holder"), said.at("consumers.0.name"));
     assert_eq!(said.at("consumers.1.head-verdict"), "group-of-another");
     let settled =
