@@ -31,6 +31,24 @@ impl Kept {
         }
     }
 
+    /// The property, and when it may change.
+    pub(crate) fn name_and_end(self) -> (&'static str, &'static str) {
+        match self {
+            Kept::NonDestructive => ("non-destructive", "no consumer is attached"),
+            Kept::LastValueKey => ("last-value-key", "the queue is empty"),
+        }
+    }
+
+    /// Whether two rules say different things of it.
+    fn is_said_anew(self, before: Option<&DestinationRule>, after: &DestinationRule) -> bool {
+        match self {
+            Kept::NonDestructive => before.and_then(|it| it.non_destructive) != after.non_destructive,
+            Kept::LastValueKey => {
+                before.and_then(|it| it.last_value_key.as_ref()) != after.last_value_key.as_ref()
+            }
+        }
+    }
+
     fn differs(self, one: &Destination, other: &Destination) -> bool {
         match self {
             Kept::NonDestructive => one.properties.non_destructive != other.properties.non_destructive,
@@ -47,12 +65,13 @@ impl Kept {
 }
 
 impl Shard {
-    /// Whether a queue would have to keep a property for now that these overrides change.
+    /// Whether a queue would have to keep a property for now that these overrides change, or say again while it waits.
     pub(crate) fn kept_against(&self, queue: QueueId, overrides: &DestinationRule) -> Option<Kept> {
         let node = self.queues.get(queue)?;
         let [before, after] =
             [node.overrides(), Some(overrides)].map(|it| self.evaluate(node.ruled_by(), node.kind, it));
-        self.kept(queue, node, &after).find(|kept| kept.differs(&before, &after))
+        self.kept(queue, node, &after)
+            .find(|kept| kept.differs(&before, &after) || kept.is_said_anew(node.overrides(), overrides))
     }
 
     /// Lets a queue keep what it has to, and warns if that is new.
@@ -75,6 +94,15 @@ impl Shard {
                 )
             });
         }
+    }
+
+    /// Those for which rules and overrides say something else than what holds.
+    pub(crate) fn waiting(&self, queue: QueueId, node: &QueueNode) -> Vec<Kept> {
+        if !node.waiting_rules {
+            return Vec::new();
+        }
+        let said = self.evaluate(node.ruled_by(), node.kind, node.overrides());
+        self.kept(queue, node, &said).collect()
     }
 
     fn kept<'a>(

@@ -428,7 +428,7 @@ const GROUPS: &[(&str, &[&str])] = &[
 
 /// A line each, under headings.
 fn in_groups(queue: &Json) -> String {
-    let hidden = |name: &str| matches!(name, "identity" | "type" | "overrides");
+    let hidden = |name: &str| matches!(name, "identity" | "type" | "overrides" | "waiting");
     let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
     let all = queue.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let properties: Vec<&str> = all.filter(|name| !hidden(name) && !grouped(name)).collect();
@@ -461,6 +461,11 @@ fn figure(queue: &Json, name: &str) -> String {
         }
         (None, value) => cell(value),
     };
+    let waits = &queue["waiting"][name];
+    if waits.is_object() {
+        let value = if waits["value"].is_null() { "none".to_owned() } else { cell(&waits["value"]) };
+        return format!("{text}  (waits: {value}, until {})", cell(&waits["until"]));
+    }
     let set_here = queue["overrides"].get(name).is_some();
     if set_here { format!("{text}  (set while running)") } else { text }
 }
@@ -638,7 +643,8 @@ mod tests {
             "consumers": 2, "messages": 3, "bytes": 2048, "available": 3, "oldest-age-us": 1500,
             "messages-in": 12, "deliveries": 9, "wake-ups": 6, "wake-ups-per-delivery": 6.0 / 9.0,
             "time-in-queue-us": {"count": 9, "p50": 120, "p99": 900, "max": 1000}, "settle-latency-us": null,
-            "prefetch": 10, "exclusive": null, "overflow": "block", "overrides": {"prefetch": 10},
+            "prefetch": 10, "exclusive": null, "overflow": "block", "overrides": {"prefetch": 10, "last-value-key": "k"},
+            "last-value-key": "none", "waiting": {"last-value-key": {"value": "k", "until": "the queue is empty"}},
         });
         let expected = "\
 Queue
@@ -663,8 +669,9 @@ How long it took
   time-in-queue  half up to 120 us, 99 % up to 900 us, all up to 1.0 ms (of 9)
 
 Properties
-  overflow  block
-  prefetch  10  (set while running)
+  last-value-key  none  (waits: k, until the queue is empty)
+  overflow        block
+  prefetch        10  (set while running)
 ";
         assert_eq!(in_groups(&queue), expected);
     }

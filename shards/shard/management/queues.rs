@@ -16,6 +16,7 @@ use crate::address::has_wildcards;
 use crate::contradictions::check_overrides;
 use crate::dead_letter_paths::next_stop;
 use crate::destinations::DestinationRule;
+use crate::kept::Kept;
 use crate::properties::{self, PROPERTIES, Property, PropertyError, PropertyValue};
 use crate::queues::{QueueKind, QueueNode, is_ours};
 use crate::statistics::{Flow, Summary};
@@ -153,6 +154,18 @@ pub(crate) fn overrides(node: &QueueNode) -> Pairs {
     PROPERTIES.iter().filter_map(said).collect()
 }
 
+/// What is said of properties that change later, and when; nothing, if there are none.
+fn waiting(view: &QueueView<'_>) -> Data {
+    let said = view.shard.destinations.merged(view.node.ruled_by(), view.node.overrides());
+    let waits = |kept: Kept| {
+        let (name, until) = kept.name_and_end();
+        let value = properties::find(name).and_then(|property| property.read(&said)).map(show);
+        (Cow::Borrowed(name), Data::Map(pairs!["value" => value, "until" => until]))
+    };
+    let waiting: Pairs = view.shard.waiting(view.id, view.node).into_iter().map(waits).collect();
+    if waiting.is_empty() { Data::Null } else { Data::Map(waiting) }
+}
+
 pub(crate) fn show(value: PropertyValue) -> Data {
     match value {
         PropertyValue::Bool(flag) => Data::Bool(flag),
@@ -194,7 +207,7 @@ impl Shard {
         let Some(view) = self.queue_view(now, queue.index) else { return Answer::ok(Pairs::new()) };
         let names = attribute_names().into_iter().enumerate();
         let mut pairs: Pairs = names.map(|(column, name)| (name.into(), cell(&view, column))).collect();
-        pairs.extend(pairs!["overrides" => Data::Map(overrides(view.node))]);
+        pairs.extend(pairs!["overrides" => Data::Map(overrides(view.node)), "waiting" => waiting(&view)]);
         Answer::Said { status, body: Data::Map(pairs) }
     }
 

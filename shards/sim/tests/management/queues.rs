@@ -259,7 +259,11 @@ fn what_cannot_change_while_a_queue_is_used_is_refused() {
     world.clients[client].detach(link);
     world.run();
     assert_eq!(update(&mut world, "non-destructive", Value::Null), "200 OK");
+    // To say again what waits would seem to be done.
+    let refused = "409 last-value-key is changed only while the queue is empty";
+    assert_eq!(update(&mut world, "last-value-key", Value::String("other")), refused);
     let read = operator.ask(&mut world, "READ", ("queue", &name), &[], &[]);
+    assert_eq!(read.at("waiting"), "{last-value-key: {value: other, until: the queue is empty}}");
     assert_eq!([read.at("non-destructive"), read.at("last-value-key")], ["false", "rule"]);
 }
 
