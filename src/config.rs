@@ -135,8 +135,9 @@ impl fmt::Display for SettingsError {
             SettingsError::PinnedBeyond { pin: Pin { pattern, shard, file, line }, shards } => write!(
                 formatter,
                 "the configuration file {} is not valid: line {line}: destination {pattern:?}: shard {shard} is out of \
-                 range, as there are {shards} shards; allowed: 0 to {}",
+                 range, the broker has {}; allowed: 0 to {}",
                 file.display(),
+                if *shards == 1 { "1 shard".to_owned() } else { format!("{shards} shards") },
                 shards - 1
             ),
             SettingsError::ListenTwice(address) => {

@@ -63,7 +63,8 @@ impl From<Refusal> for Refused {
         match refusal {
             Refusal::NotFound => Refused::new(
                 "amqp:not-found",
-                "no such queue, and queues of this name are not made on first use",
+                "no such queue, and none of this name is made on first use: auto-create is false, for all or by a rule for the name, or it \
+                 is a name that only the broker gives",
             ),
             Refusal::ResourceLimit => Refused::new(
                 "amqp:resource-limit-exceeded",

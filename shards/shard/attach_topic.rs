@@ -15,7 +15,7 @@ use corelane_wire::amqp10::{
 };
 
 use crate::Shard;
-use crate::address::{Address, is_topic_name, is_topic_pattern, percent_decoded};
+use crate::address::{Address, has_wildcards, is_topic_name, is_topic_pattern, percent_decoded};
 use crate::attach::{Filters, NO_LOCAL_FILTER, OUTCOMES, Refused, SELECTOR_FILTER};
 use crate::connection::{Connection, DynamicNode, Link, Producer, Route, Unsubscriber};
 use crate::event::ConnectionSlot;
@@ -58,6 +58,19 @@ const CONTAINER_ID_EMPTY: &str = "the subscription would be this container's, an
 impl Shard {
     /// The node that an address names.
     pub(crate) fn node_of(&self, address: &str, capabilities: Symbols<'_>) -> Result<Node, Refused> {
+        let node = self.node_named(address, capabilities)?;
+        match &node {
+            Node::Queue(name) if has_wildcards(name) => Err(Refused::new(
+                "amqp:not-found",
+                format!(
+                    "{name:?} has wildcards, which no queue's name has; allowed: a topic, as topic://NAME, or a queue's name"
+                ),
+            )),
+            Node::Queue(_) | Node::Topic(_) => Ok(node),
+        }
+    }
+
+    fn node_named(&self, address: &str, capabilities: Symbols<'_>) -> Result<Node, Refused> {
         Ok(match Address::parse(address) {
             Address::Queue(name) => Node::Queue(name.into()),
             Address::Topic(name) => Node::Topic(name.into()),

@@ -319,7 +319,7 @@ fn an_address_that_does_not_exist_is_told_with_what_to_do() {
         };
         let error = error.unwrap_err().to_string();
         assert!(
-            error.contains("\"missing\" does not exist") && error.contains("--no-auto-create"),
+            error.contains("\"missing\" does not exist") && error.contains("corelane queue create"),
             "{error}"
         );
     }

@@ -119,10 +119,15 @@ impl fmt::Display for ClientError {
                 write!(formatter, "the broker closed the connection: {reason}")
             }
             ClientError::SessionEnded { reason } => write!(formatter, "the broker ended the session: {reason}"),
-            ClientError::LinkEnded { address, reason } if reason.condition == "amqp:not-found" => write!(
-                formatter,
-                "{address:?} does not exist: {reason}. Check the name, or start the broker without --no-auto-create"
-            ),
+            ClientError::LinkEnded { address, reason } if reason.condition == "amqp:not-found" => {
+                // No queue is called as a pattern.
+                let advice = if address.contains(['*', '>', '#']) {
+                    ""
+                } else {
+                    ". Check the name, or make it first: corelane queue create"
+                };
+                write!(formatter, "{address:?} does not exist: {reason}{advice}")
+            }
             ClientError::LinkEnded { address, reason } => {
                 write!(formatter, "the broker ended the link to {address:?}: {reason}")
             }

@@ -216,6 +216,18 @@ fn a_queue_that_must_exist_is_told_about() {
         let (code, _, error) = broker.run(&[command, "orders"]);
         assert_eq!(code, 1, "{command}");
         assert!(error.contains("\"orders\" does not exist"), "{command}: {error}");
+        assert!(error.contains("auto-create is false"), "{command}: {error}");
+    }
+}
+
+/// Whatever the broker makes on first use.
+#[test]
+fn a_pattern_is_not_taken_for_a_queue_that_is_missing() {
+    let broker = Broker::start(&["--shards", "1"]);
+    for command in ["send", "receive", "browse"] {
+        let (code, _, error) = broker.run(&[command, "orders.>"]);
+        assert_eq!(code, 1, "{command}");
+        assert!(error.contains("has wildcards") && !error.contains("queue create"), "{command}: {error}");
     }
 }
 

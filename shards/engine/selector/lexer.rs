@@ -150,6 +150,7 @@ fn symbol<'s>(input: &mut Input<'s>) -> Lexed<Kind<'s>> {
         let expected = "no comment (signs in a row need a space between them)";
         return Err(ErrMode::Cut(SelectorError::syntax(input.current_token_start(), expected)));
     }
+    let (position, sign) = (input.current_token_start(), input.chars().next());
     dispatch! {any;
         '=' => empty.value(Kind::Equal),
         '<' => alt((
@@ -168,10 +169,20 @@ fn symbol<'s>(input: &mut Input<'s>) -> Lexed<Kind<'s>> {
         _ => fail,
     }
     .parse_next(input)
+    .map_err(|error: ErrMode<SelectorError>| match sign {
+        Some('!') => ErrMode::Cut(SelectorError::syntax(position, "<> for what is not equal")),
+        Some('%') => ErrMode::Cut(SelectorError::syntax(position, "+, -, * or /: there is no remainder")),
+        _ => error,
+    })
 }
 
 fn word<'s>(input: &mut Input<'s>) -> Lexed<Kind<'s>> {
+    let position = input.current_token_start();
     let word = take_while(1.., continues_identifier).parse_next(input)?;
+    if input.strip_prefix('.').is_some_and(|rest| rest.starts_with(begins_identifier)) {
+        let expected = "double quotes around a name with dots, as in \"a.b\" = 1";
+        return Err(ErrMode::Cut(SelectorError::syntax(position, expected)));
+    }
     Ok(keyword(word).unwrap_or(Kind::Identifier(word)))
 }
 

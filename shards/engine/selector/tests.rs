@@ -492,6 +492,10 @@ const NUMBER: &str = "a number, and a space or an operator after it";
 fn s58_syntax_errors_name_the_place() {
     use SelectorFault::Syntax;
     refused(&[
+        ("a.b = 1", Syntax, 0, "double quotes around a name with dots, as in \"a.b\" = 1"),
+        ("c = 2 AND a.b = 1", Syntax, 10, "double quotes around a name with dots, as in \"a.b\" = 1"),
+        ("i != 5", Syntax, 2, "<> for what is not equal"),
+        ("i % 2 = 1", Syntax, 2, "+, -, * or /: there is no remainder"),
         ("", Syntax, 0, OPERAND),
         ("  ", Syntax, 2, OPERAND),
         ("i =", Syntax, 3, OPERAND),
@@ -502,7 +506,6 @@ fn s58_syntax_errors_name_the_place() {
         ("i = 5 AND OR j = 3", Syntax, 10, OPERAND),
         ("i = j = 1", Syntax, 6, AFTER),
         ("i == 5", Syntax, 3, OPERAND),
-        ("i != 5", Syntax, 2, "a name, a literal or an operator"),
         ("i = 5;", Syntax, 5, "a name, a literal or an operator"),
         ("i & 5", Syntax, 2, "a name, a literal or an operator"),
         ("größe = €5 ?", Syntax, 15, "a name, a literal or an operator"),
@@ -543,7 +546,12 @@ fn s58_syntax_errors_name_the_place() {
         ("i = 5 -- five", Syntax, 6, "no comment (signs in a row need a space between them)"),
         ("i = 5 /* five */", Syntax, 6, "no comment (signs in a row need a space between them)"),
         ("i = 4--1", Syntax, 5, "no comment (signs in a row need a space between them)"),
-        ("my-property = 1 AND a.b = 1", Syntax, 21, NUMBER),
+        (
+            "my-property = 1 AND a.b = 1",
+            Syntax,
+            20,
+            "double quotes around a name with dots, as in \"a.b\" = 1",
+        ),
         ("i + = 1", Syntax, 4, OPERAND),
         ("i = 5 * * 2", Syntax, 8, OPERAND),
     ]);

@@ -92,6 +92,10 @@ type Rejection = (&'static str, &'static str);
 
 const NO_REPLY_TO: Rejection =
     ("amqp:precondition-failed", "a request needs a reply-to: the address of a queue of yours");
+const LOST_REPLY: Rejection = (
+    "amqp:precondition-failed",
+    "the request's reply-to can take no answer: it is neither a queue's name, nor a link of this connection from $management",
+);
 const TOO_MANY: Rejection =
     ("amqp:resource-limit-exceeded", "too many requests are being served; wait for answers");
 const UNREAD: Rejection =
@@ -172,7 +176,7 @@ impl Shard {
                 Address::Unsupported | Address::Invalid => true,
             };
         if to == ADDRESS || is_lost {
-            return Err(NO_REPLY_TO);
+            return Err(LOST_REPLY);
         }
         if self.queues.find(to).is_some_and(|queue| self.is_unread(queue, ANSWERS_UNREAD_BYTES_MAX)) {
             return Err(UNREAD);

@@ -213,6 +213,9 @@ fn parse_node_operation(
 fn parse_operation(request: &Fields<'_>, operation: &str, kind: Kind) -> Result<Command, Fault> {
     match kind {
         Kind::Queue => parse_queue_operation(request, operation),
+        Kind::Connection | Kind::Consumer | Kind::Shard if kind.arguments(operation).is_none() => {
+            Err(unknown_operation(operation, &format!("a {}", kind.word())))
+        }
         Kind::Connection => {
             let name = request.entity()?;
             let unknown = || Fault::unknown(kind, name);
@@ -300,11 +303,11 @@ fn parse_queue_operation(request: &Fields<'_>, operation: &str) -> Result<Comman
         "DELETE" => ask(Question::DeleteQueue { queue }),
         "CREATE" => {
             request.may_be_made(request.entity()?)?;
-            let properties = request.attributes()?;
+            let properties = request.attributes(&queue)?;
             ask(Question::Change(Change { queue, kind: ChangeKind::Create, properties }))
         }
         "UPDATE" => {
-            let properties = request.attributes()?;
+            let properties = request.attributes(&queue)?;
             ask(Question::Change(Change { queue, kind: ChangeKind::Update, properties }))
         }
         "PEEK" => {
@@ -562,8 +565,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The pairs of the body.
-    fn attributes(&self) -> Result<Vec<(Box<str>, Data)>, Fault> {
+    /// The pairs of the body, but for those that say what it is about.
+    fn attributes(&self, queue: &str) -> Result<Vec<(Box<str>, Data)>, Fault> {
+        let name = self.entity()?;
+        let kind = if queue.starts_with(SUBSCRIPTIONS) { Kind::Subscription } else { Kind::Queue };
         let Some(body) = self.body else { return Ok(Vec::new()) };
         if body.len() > QUERY_NAMES_MAX {
             return Err(Fault::bad(format!("at most {QUERY_NAMES_MAX} properties can be set at once")));
@@ -571,9 +576,19 @@ impl<'a> Fields<'a> {
         let mut attributes = Vec::new();
         for (key, value) in body.iter().flatten() {
             let key = key.as_str().ok_or_else(|| Fault::bad("the names of properties have to be strings"))?;
-            // Who writes back what was read says these, too.
-            if !matches!(key, "name" | "identity" | "type") {
-                attributes.push((key.into(), Data::encoded(&value)));
+            match key {
+                // Who writes back what was read says these, too.
+                "name" | "identity" if value.as_str().is_some_and(|said| said == name || said == queue) => {}
+                "type" if value.as_str().and_then(Kind::parse) == Some(kind) => {}
+                "name" | "identity" => {
+                    let why = format!("the body says another `{key}` than {name:?}; a queue keeps its name");
+                    return Err(Fault::bad(why));
+                }
+                "type" => {
+                    let why = format!("the body says another `type` than {:?}", kind.word());
+                    return Err(Fault::bad(why));
+                }
+                _ => attributes.push((key.into(), Data::encoded(&value))),
             }
         }
         Ok(attributes)

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::condition;
+use super::limits::DELIVERY_TAG_SIZE_MAX;
 
 /// Why a frame cannot be cut from the stream. The connection cannot go on after any of these (§2.8.16: framing-error).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +161,9 @@ impl fmt::Display for DecodeError {
             }
             Self::WrongType { field, code } => write!(f, "constructor {code:#04x} is no type of {field}"),
             Self::MissingField { field } => write!(f, "mandatory field {field} is missing"),
+            Self::InvalidField { field: "transfer.delivery-tag" } => {
+                write!(f, "field transfer.delivery-tag is longer than {DELIVERY_TAG_SIZE_MAX} bytes")
+            }
             Self::InvalidField { field } => write!(f, "field {field} has none of its allowed values"),
             Self::TooManyFields { composite } => write!(f, "more fields than {composite} has"),
             Self::SectionOutOfOrder { code } => write!(f, "message section {code:#04x} out of order"),

@@ -363,3 +363,37 @@ fn a_contradiction_made_by_a_reload_is_told_and_can_be_mended() {
         assert_eq!(world.warnings.len(), 1, "{:?}", world.warnings);
     }
 }
+
+/// The body of a request cannot name another queue, or another type, than the request does.
+#[test]
+fn a_body_that_names_another_queue_is_refused() {
+    let mut world = crate::world(1);
+    let mut operator = Operator::new(&mut world, 0);
+    let mut ask = |operation: &str, body: &[(&str, Value<'_>)]| {
+        let body: Vec<_> = body.iter().map(|(key, value)| (*key, Item::Value(*value))).collect();
+        said(&operator.ask(&mut world, operation, ("queue", "a"), &[], &body))
+    };
+    let (own, kind) = (("name", Value::String("a")), ("type", Value::String("queue")));
+    for operation in ["CREATE", "UPDATE"] {
+        for key in ["name", "identity"] {
+            let expect = format!("400 the body says another `{key}` than \"a\"; a queue keeps its name");
+            assert_eq!(ask(operation, &[(key, Value::String("b")), kind]), expect);
+            assert_eq!(ask(operation, &[(key, Value::Uint(7))]), expect);
+        }
+        let expect = "400 the body says another `type` than \"queue\"";
+        assert_eq!(ask(operation, &[own, ("type", Value::String("topic"))]), expect);
+        let done = if operation == "CREATE" { "201 Created" } else { "200 OK" };
+        assert_eq!(ask(operation, &[own, kind, ("identity", Value::String("a"))]), done);
+    }
+}
+
+/// What an entity cannot do is said before it is looked for.
+#[test]
+fn an_operation_that_a_type_does_not_have_is_not_implemented() {
+    let mut world = crate::world(1);
+    let mut operator = Operator::new(&mut world, 0);
+    for (kind, operation) in [("connection", "CREATE"), ("consumer", "DELETE"), ("shard", "UPDATE")] {
+        let answer = operator.ask(&mut world, operation, (kind, "x"), &[], &[]);
+        assert_eq!(said(&answer), format!("501 a {kind} has no operation {operation:?}; see GET-OPERATIONS"));
+    }
+}
