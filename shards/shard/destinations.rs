@@ -120,8 +120,8 @@ pub(crate) struct Destination {
 impl Destinations {
     /// `auto_create` holds where no rule says otherwise.
     pub fn new(mut rules: Vec<DestinationRule>, auto_create: bool) -> Self {
-        // The sort is stable, so of equals the later rule stays later and wins.
-        rules.sort_by_cached_key(|rule| specificity(&rule.pattern));
+        // The last one wins. The sort is stable, so of rules of one pattern that is the later one.
+        rules.sort_by_cached_key(|rule| (specificity(&rule.pattern), rule.pattern.clone()));
         let pins = (0..rules.len()).filter(|index| rules[*index].shard.is_some()).collect();
         Destinations { rules, pins, auto_create }
     }

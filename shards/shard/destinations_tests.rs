@@ -48,6 +48,20 @@ fn flags_add_up_and_values_are_overridden() {
     assert_eq!((found.expiration_us, found.exclusive, found.consumers_max), (None, false, Some(3)));
 }
 
+/// Of wildcards that are as specific as each other, wherever they stand in the file.
+#[test]
+fn of_equal_wildcards_the_one_later_in_the_alphabet_holds() {
+    let by = |pattern: &str| rule(pattern, |r| r.dead_letter = Some(pattern.replace('*', "x").into()));
+    for turned in [false, true] {
+        let mut rules = vec![by("a.*.c"), by("*.b.c"), by("a.b.*")];
+        if turned {
+            rules.reverse();
+        }
+        let found = Destinations::new(rules, true).lookup("a.b.c", None);
+        assert_eq!(found.dead_letter.as_deref(), Some("a.b.x"));
+    }
+}
+
 #[test]
 fn of_several_parents_the_largest_prefetch_holds() {
     let destinations = Destinations::new(

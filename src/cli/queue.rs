@@ -31,7 +31,11 @@ pub(super) enum QueueCommand {
     Set(SetArguments),
     /// Look at the messages of a queue, those included that consumers hold
     Peek(PeekArguments),
-    /// Move messages to another queue, or copy them
+    /// Move messages to another queue, or copy them, as they stand
+    ///
+    /// They keep what is left of their time to live (a dead letter has none) and of the delay that their sender asked for, and say
+    /// how often they have died. Their places, and the counts of their deliveries, are new. The broker works on it as long as this
+    /// command waits (--timeout): if it gives up, a part of the messages has been moved.
     Move(MoveArguments),
     /// Delete the messages of a queue that no consumer holds: all, or some
     Purge(PurgeArguments),
@@ -415,6 +419,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "expired",
             "exhausted",
             "dropped",
+            "replaced",
             "removed",
             "refused",
             "dead-letters-lost",
@@ -466,8 +471,16 @@ fn figure(queue: &Json, name: &str) -> String {
         let value = if waits["value"].is_null() { "none".to_owned() } else { cell(&waits["value"]) };
         return format!("{text}  (waits: {value}, until {})", cell(&waits["until"]));
     }
-    let set_here = queue["overrides"].get(name).is_some();
-    if set_here { format!("{text}  (set while running)") } else { text }
+    match queue["overrides"].get(name) {
+        None => text,
+        // Flags add up.
+        Some(Json::Bool(false)) if *value == Json::Bool(true) => {
+            format!(
+                "{text}  (a rule of the file sets it; false was set while running, and takes nothing back)"
+            )
+        }
+        Some(_) => format!("{text}  (set while running)"),
+    }
 }
 
 fn times(summary: &Map<String, Json>) -> String {
@@ -643,7 +656,7 @@ mod tests {
             "consumers": 2, "messages": 3, "bytes": 2048, "available": 3, "oldest-age-us": 1500,
             "messages-in": 12, "deliveries": 9, "wake-ups": 6, "wake-ups-per-delivery": 6.0 / 9.0,
             "time-in-queue-us": {"count": 9, "p50": 120, "p99": 900, "max": 1000}, "settle-latency-us": null,
-            "prefetch": 10, "exclusive": null, "overflow": "block", "overrides": {"prefetch": 10, "last-value-key": "k"},
+            "prefetch": 10, "exclusive": null, "overflow": "block", "overrides": {"prefetch": 10, "last-value-key": "k", "sticky-groups": false}, "sticky-groups": true,
             "last-value-key": "none", "waiting": {"last-value-key": {"value": "k", "until": "the queue is empty"}},
         });
         let expected = "\
@@ -672,6 +685,7 @@ Properties
   last-value-key  none  (waits: k, until the queue is empty)
   overflow        block
   prefetch        10  (set while running)
+  sticky-groups   true  (a rule of the file sets it; false was set while running, and takes nothing back)
 ";
         assert_eq!(in_groups(&queue), expected);
     }

@@ -234,10 +234,10 @@ impl ServeArguments {
 
 /// Runs a broker until a signal ends it.
 pub(super) fn run(arguments: ServeArguments) -> anyhow::Result<u8> {
+    // Before anything that takes its time: a signal that comes while the broker starts asks for the same as later.
+    let signals = Signals::listen().context("signals cannot be listened for")?;
     let settings = arguments.clone().settings()?;
     start_log(&settings.log)?;
-    // Before any other thread: a signal that comes while the broker starts is a stop, too.
-    let signals = Signals::listen().context("signals cannot be listened for")?;
     let authenticator = authenticator(&settings)?;
     let reread = Reread::new(arguments.config.clone(), move || arguments.clone().settings());
     match boot::serve(&settings, signals, authenticator, reread)? {

@@ -90,6 +90,7 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("expired", |view| view.counters.expired.into()),
     ("exhausted", |view| view.counters.exhausted.into()),
     ("dropped", |view| view.counters.dropped.into()),
+    ("replaced", |view| view.counters.replaced.into()),
     ("removed", |view| view.counters.removed.into()),
     ("refused", |view| view.counters.refused_publications.into()),
     ("dead-letters-lost", |view| view.node.dead_letters_lost.into()),

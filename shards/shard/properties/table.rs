@@ -83,7 +83,7 @@ pub const PROPERTIES: &[Property] = &[
         duration(1_000, YEARS, Some("never")),
         field!(expiration_us),
         "the producer's",
-        "Replaces the time to live of every message.",
+        "Replaces the time to live of every message that comes from then on; what is in the queue keeps what it has.",
     ),
     flag(
         "priorities",
@@ -110,8 +110,10 @@ pub const PROPERTIES: &[Property] = &[
         Kind::Overflow,
         Merge::Strictest,
         "reject",
-        "What a full queue does with one more message: reject it; drop the oldest that no consumer holds; or block: take \
-         it, and give its producer no more credit until there is room. What is sent in a transaction counts from then on \
+        "What a full queue does with one more message: reject it; drop the oldest that no consumer holds, with priorities the \
+         oldest of the lowest level that has one, for a message of any level; or block: take it, and give its producer no more credit \
+         until there is room. Each producer sends what it was given credit for before, half of messages-max or 1000 messages at most, \
+         so many of them may go beyond the limits together. What is sent in a transaction counts from then on \
          if it may be rejected or block; the oldest are dropped for it when it commits, and never if it does not.",
     ),
     property(
@@ -142,7 +144,8 @@ pub const PROPERTIES: &[Property] = &[
         Merge::MostSpecific,
         "none",
         "How long a message waits whose delivery failed. As a table { min, multiplier, max }: min after the first failure, \
-         multiplier times as long after each further one, at most max.",
+         multiplier times as long after each further one, at most max. What stands behind it in its group waits with it; what \
+         its sender wants delayed does not hold its group back.",
     ),
     number(
         "ack-deadline",
@@ -244,7 +247,7 @@ hold, and where they differ:
 - prefetch: the exact name's, unless that is 0; else the largest of those of wildcards;
 - overflow: the exact name's; else, of those of wildcards, reject before block before drop-oldest;
 - every other value: the exact name's, else that of the most specific wildcard: the one with more words that are no
-  wildcards, then the one without `>`.
+  wildcards, then the one without `>`, then the one that comes later in the alphabet (of `a.*` and `*.b`: `a.*`).
 
 A word for none (`never`, `unlimited`, `all`, `none`, or 0) given to the exact name takes back what a wildcard says. A
 dead-letter of a wildcard is none for the queue that it names itself.";
@@ -253,12 +256,13 @@ dead-letter of a wildcard is none for the queue that it names itself.";
 pub const ANNOTATIONS: &str = "\
 Message annotations:
 
-  x-opt-delivery-delay   set by a sender: nobody gets the message for so many milliseconds
+  x-opt-delivery-delay   set by a sender: nobody gets the message for so many milliseconds from when it comes to its queue
   x-opt-delivery-time    set by a sender: nobody gets it before this time, in milliseconds since 1970; goes before the delay
   (both are whole numbers or timestamps; what is negative is over, and a value of any other type says nothing)
   x-opt-death-reason     set on a dead letter: rejected, expired, deliveries (it failed too often), overflow, or deleted
   x-opt-death-queue      the queue it left last
-  x-opt-death-count      how often it has become a dead letter
+  x-opt-death-count      how often it has become a dead letter, also if it was moved back in between (what a client sends anew
+                         begins anew)
   x-opt-death-path       the queues it has left so, the first one first
   x-opt-sender           the user who has sent it, where sender-name is set
 

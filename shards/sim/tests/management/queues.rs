@@ -397,3 +397,21 @@ fn an_operation_that_a_type_does_not_have_is_not_implemented() {
         assert_eq!(said(&answer), format!("501 a {kind} has no operation {operation:?}; see GET-OPERATIONS"));
     }
 }
+
+/// What a last-value queue replaces is counted, so that what came in and what went add up.
+#[test]
+fn replaced_messages_are_counted() {
+    let mut world = ruled(1, vec![rule("q", |rule| rule.last_value_key = Some("k".into()))]);
+    let client = world.connect(0);
+    let sender = world.clients[client].attach_sender("s", "q", &SenderOptions::default());
+    world.run();
+    for _ in 0..3 {
+        let key = [("k", Value::Int(1))];
+        world.clients[client].send_with(sender, "m", &Properties::default(), &key, &Header::default());
+    }
+    world.run();
+    let mut operator = Operator::new(&mut world, 0);
+    let read = operator.ask(&mut world, "READ", ("queue", "q"), &[], &[]);
+    let figures = ["messages-in", "messages", "replaced"].map(|name| read.at(name));
+    assert_eq!(figures, ["3", "1", "2"]);
+}
