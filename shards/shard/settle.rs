@@ -8,7 +8,7 @@ use corelane_protocol::amqp10::{ErrorSpec, LinkId};
 use corelane_wire::amqp10::{DeliveryState, Encode, Map, Outcome};
 
 use crate::Shard;
-use crate::connection::{ConsumerAt, Link};
+use crate::connection::{Connection, ConsumerAt, Link};
 use crate::event::ConnectionSlot;
 use crate::failure::Failure;
 use crate::limits::UNSETTLED_OUTCOME_WORK;
@@ -40,10 +40,7 @@ impl Shard {
             }
             state => (None, state.and_then(|state| state.outcome())),
         };
-        let annotations = match stated {
-            Some(Outcome::Modified(modified)) => modified.message_annotations,
-            _ => None,
-        };
+        let annotations = stated.and_then(annotations_added);
         let stated = stated.as_ref().and_then(engine_outcome);
         loop {
             let Some(connection) = self.connections.get_mut(slot) else { return };
@@ -86,9 +83,15 @@ impl Shard {
                 }
             }
         }
-        if let Some(connection) = self.connections.get_mut(slot)
-            && let (Some(number), Some(transactions)) = (transaction, connection.transactions.as_deref_mut())
-            && connection.protocol.has_missed_outcomes()
+        self.fail_if_missed(slot, transaction);
+    }
+
+    /// A transaction cannot commit if an outcome in it was for a delivery that is not unsettled.
+    fn fail_if_missed(&mut self, slot: ConnectionSlot, transaction: Option<u32>) {
+        let Some(number) = transaction else { return };
+        if let Some(Connection { protocol, transactions: Some(transactions), .. }) =
+            self.connections.get_mut(slot)
+            && protocol.has_missed_outcomes()
         {
             transactions.fail(number, Failure::NotUnsettled);
         }
@@ -288,6 +291,14 @@ impl Shard {
         let error = ErrorSpec { condition, description };
         connection.protocol.detach(link, true, Some(error));
         self.touch(slot);
+    }
+}
+
+/// What an outcome adds to its message's annotations.
+fn annotations_added(outcome: Outcome<'_>) -> Option<Map<'_>> {
+    match outcome {
+        Outcome::Modified(modified) => modified.message_annotations,
+        Outcome::Accepted | Outcome::Rejected { .. } | Outcome::Released | Outcome::Declared { .. } => None,
     }
 }
 

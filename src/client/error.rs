@@ -120,13 +120,7 @@ impl fmt::Display for ClientError {
             }
             ClientError::SessionEnded { reason } => write!(formatter, "the broker ended the session: {reason}"),
             ClientError::LinkEnded { address, reason } if reason.condition == "amqp:not-found" => {
-                // No queue is called as a pattern.
-                let advice = if address.contains(['*', '>', '#']) {
-                    ""
-                } else {
-                    ". Check the name, or make it first: corelane queue create"
-                };
-                write!(formatter, "{address:?} does not exist: {reason}{advice}")
+                write!(formatter, "{address:?} does not exist: {reason}{}", advice_on(address))
             }
             ClientError::LinkEnded { address, reason } => {
                 write!(formatter, "the broker ended the link to {address:?}: {reason}")
@@ -141,6 +135,12 @@ impl fmt::Display for ClientError {
             ClientError::Unreadable => formatter.write_str("a message that arrived cannot be read"),
         }
     }
+}
+
+/// What to do where there is no such queue; none is called as a pattern.
+fn advice_on(address: &str) -> &'static str {
+    let is_pattern = address.contains(['*', '>', '#']);
+    if is_pattern { "" } else { ". Check the name, or make it first: corelane queue create" }
 }
 
 impl std::error::Error for ClientError {}
