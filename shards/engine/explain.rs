@@ -1,10 +1,13 @@
 //! Why is this message not delivered? What the engine shows of itself.
 
 use crate::consumer::Browser;
-use crate::counters::{ConsumerView, Depth, EngineCounters, EntryState, EntryView, QueueCounters, Verdict};
+use crate::counters::{
+    ConsumerList, ConsumerView, Depth, EngineCounters, EntryState, EntryView, QueueCounters, Verdict,
+};
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{ConsumerId, Place, QueueId};
+use crate::properties::PauseReason;
 use crate::selector::Filter;
 use crate::slots::NONE;
 
@@ -149,7 +152,12 @@ impl<M: Message> Engine<M> {
             queue: self.queue_id(consumer.queue),
             owner: consumer.owner,
             priority: consumer.priority,
-            list: consumer.list,
+            list: match consumer.list {
+                ConsumerList::NotInterested(PauseReason::Prefetch) if consumer.unsettled_count() == 0 => {
+                    ConsumerList::NotInterested(PauseReason::Flow)
+                }
+                list => list,
+            },
             cause: consumer.last_cause,
             since: consumer.since,
             class: consumer.class,

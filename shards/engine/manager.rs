@@ -338,8 +338,7 @@ impl<M: Message> Engine<M> {
             Prefetch::Limit(limit) => consumer.unsettled_count() < limit.max(1),
         };
         if !open {
-            let is_idle = consumer.unsettled_count() == 0;
-            return Some(if is_idle { PauseReason::Flow } else { PauseReason::Prefetch });
+            return Some(PauseReason::Prefetch);
         }
         (consumer.refused.len() >= self.limits.refused_max).then_some(PauseReason::Refusals)
     }

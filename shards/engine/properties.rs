@@ -196,15 +196,15 @@ pub enum PauseReason {
     Standby,
     /// It holds as many unsettled messages as the queue's `prefetch` allows. Set by the engine only.
     Prefetch,
-    /// It holds nothing, and gets the next message on a flow that comes from now on: the queue's `prefetch` is none. Set by the engine
-    /// only.
-    Flow,
     /// It refused too many messages that nobody else took. Set by the engine only.
     Refusals,
+    /// It holds nothing, and gets the next message on a flow that comes from now on: the queue's `prefetch` is none. What
+    /// [`explain`](crate::Engine::explain) calls `Prefetch` then; nobody sets it.
+    Flow,
 }
 
 impl PauseReason {
-    pub(crate) const COUNT: usize = 13;
+    pub(crate) const COUNT: usize = 12;
 
     /// Set by the engine only: its owner neither sets nor ends it.
     pub fn is_of_engine(self) -> bool {
