@@ -318,10 +318,14 @@ impl Shard {
                 self.memory_used += message.memory();
                 self.forget(before);
             }
+            if self.keeping_unwritten(queue, place) != Keeping::Not {
+                // It never will be, and whoever has sent it is told that it is kept.
+                self.note_replaced();
+            }
             self.engine.commit_retired(now, queue, place, outcome);
         }
         for Posted { queue, place, .. } in part.posted {
-            let keeping = self.keeping_posted(queue, place);
+            let keeping = self.keeping_unwritten(queue, place);
             if keeping != Keeping::Not {
                 // It was shown to nobody before.
                 self.keep_message(queue, place, keeping);
@@ -334,8 +338,8 @@ impl Shard {
         self.end_group();
     }
 
-    /// What becomes of a message that was posted and is not written yet; others are on the disk, or never will be.
-    fn keeping_posted(&self, queue: QueueId, place: Place) -> Keeping {
+    /// What becomes of a message that is not written yet; others are on the disk, or never will be.
+    fn keeping_unwritten(&self, queue: QueueId, place: Place) -> Keeping {
         let message = self.engine.message_at(queue, place);
         let is_unwritten = message.is_some_and(|message| message.is_kept && message.position.is_none());
         match self.queues.get(queue).filter(|_| is_unwritten) {

@@ -1,7 +1,7 @@
 //! Transactions: all or nothing, whenever the broker crashes; and what was answered has happened.
 
 use corelane_protocol::amqp10::LinkId;
-use corelane_sim::{ReceiverOptions, SenderOptions};
+use corelane_sim::{DiskSetup, ReceiverOptions, SenderOptions, Setup};
 use corelane_wire::amqp10::{DeliveryState, Encode, Modified, Outcome, write_data};
 
 use crate::{Stage, bodies, durable, name_at, rule};
@@ -265,4 +265,51 @@ fn where_nothing_is_delivered_before_it_is_synced_that_holds_for_what_is_committ
         stage.world.run();
         assert_eq!(stage.world.clients[client].bodies(receiver), ["before", "committed"], "{shards} shards");
     }
+}
+
+/// A message is not written that was taken before its batch began; then that it was taken is in the same batch.
+#[test]
+fn what_is_taken_before_it_is_written_is_taken_together_with_the_rest() {
+    let mut crashes = 0;
+    for steps in 0.. {
+        let queue = name_at(0, 1);
+        let disk = DiskSetup { batch_bytes_max: 4096, ..DiskSetup::default() };
+        let mut stage = Stage::with(&Setup { disk: Some(disk), ..Setup::durable(1, 1) });
+        stage.send(&queue, &["written"]);
+        let receiver = stage.receiver(&queue);
+        let client = stage.client;
+        let coordinator = stage.world.clients[client].attach_coordinator("txn", &[]);
+        let token = stage.world.clients[client].declare(coordinator);
+        stage.world.run();
+        let number = stage.outcome(token).strip_prefix("declared ").expect("there is room").parse();
+        let number = number.expect("a number");
+        stage.hold_disks(true);
+        stage.send_without_answer("other", "on its way");
+        let token = stage.send_without_answer(&queue, "not written");
+        for _ in 0..3 {
+            stage.send_without_answer("other", &"x".repeat(4000));
+        }
+        for received in stage.receive(receiver, 2) {
+            stage.world.clients[client].settle_in(receiver, received.delivery_id, number, Outcome::Accepted);
+        }
+        stage.world.clients[client].discharge(coordinator, number, false);
+        stage.world.run();
+        stage.hold_disks(false);
+        let mut is_over = false;
+        for _ in 0..steps {
+            is_over = stage.world.tick().is_none();
+        }
+        let is_accepted = stage.outcome(token) == "accepted";
+        stage.crash();
+        let there = stage.take_bodies(&queue);
+        if is_accepted {
+            assert!(there.is_empty() || there.len() == 2, "after {steps} steps there is {there:?}");
+        }
+        crashes += 1;
+        if is_over {
+            assert!(is_accepted && there.is_empty());
+            break;
+        }
+    }
+    assert!(crashes > 5);
 }
