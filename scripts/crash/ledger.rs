@@ -495,11 +495,11 @@ impl Ledger {
             let is_gone = |(number, node): &(Number, usize)| {
                 let sent = self.messages.get(number);
                 let is_kept = sent.is_none_or(|sent| sent.durable && sent.answer == Some(true));
-                is_kept && !there.contains(&(*number, *node))
+                is_kept && !self.is_back(*number, *node, there)
             };
             let posted = posts.iter().any(is_posted);
             let gone = accepts.iter().any(is_gone);
-            let back = accepts.iter().any(|accept| there.contains(accept));
+            let back = accepts.iter().any(|(number, node)| self.is_back(*number, *node, there));
             if (posted || gone) && back {
                 let text = format!(
                     "{name}: posted {posts:?}, of which there {posted}; settled {accepts:?}, of which gone {gone}"
@@ -511,6 +511,15 @@ impl Ledger {
             }
         }
         committed
+    }
+
+    /// Whether what was settled is there again: a dead letter also where it died.
+    fn is_back(&self, number: Number, node: usize, there: &HashSet<(Number, usize)>) -> bool {
+        let Some(sent) = self.messages.get(&number) else { return false };
+        let has_died =
+            |from: &&usize| self.nodes[**from].dead_letter == Some(node) && sent.may_have_died(**from);
+        there.contains(&(number, node))
+            || sent.to.iter().filter(has_died).any(|from| there.contains(&(number, *from)))
     }
 
     /// Whether a copy is where it was sent, or where it died on its way, or was taken there.

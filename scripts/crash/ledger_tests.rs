@@ -173,3 +173,21 @@ fn what_was_taken_in_a_transaction_that_is_to_be_rolled_back_may_count_as_failed
     check(&mut ledger, &[&[], &[], &[(number, 2)]], &["counts"]);
     check(&mut ledger, &[], &["lost"]);
 }
+
+#[test]
+fn a_dead_letter_that_was_taken_in_a_transaction_may_be_back_where_it_died() {
+    let mut ledger = ledger();
+    let letter = confirmed(&mut ledger, 0);
+    deliver(&mut ledger, letter, 0);
+    ledger.settle(letter, 0, true);
+    deliver(&mut ledger, letter, 1);
+    let other = confirmed(&mut ledger, 2);
+    deliver(&mut ledger, other, 2);
+    let transaction = ledger.declare();
+    ledger.settle_in(transaction, letter, 1);
+    ledger.settle_in(transaction, other, 2);
+    ledger.discharge(transaction, false);
+    check(&mut ledger, &[&[(letter, 0)], &[], &[(other, 0)]], &[]);
+    check(&mut ledger, &[], &[]);
+    check(&mut ledger, &[&[(letter, 0)]], &["half"]);
+}
