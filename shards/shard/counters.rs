@@ -63,6 +63,10 @@ pub struct Counters {
     pub requests_refused: u64,
     /// Questions of management that another shard did not answer in time.
     pub questions_unanswered: u64,
+    /// Batches that were given to the disk, each written and synced once.
+    pub journal_writes: u64,
+    /// Bytes of them, headers and padding included.
+    pub journal_bytes: u64,
 }
 
 /// Counts of dead letters by reason.

@@ -77,7 +77,7 @@ impl Shard {
 
     /// Begins a batch. True: there was nothing to write in it.
     fn begin_write(&mut self) -> bool {
-        let Shard { durability: Some(durability), engine, queues, participations, effects, .. } = self else {
+        let Shard { durability: Some(durability), engine, queues, participations, counters, effects, .. } = self else {
             return false;
         };
         let Durability {
@@ -140,6 +140,8 @@ impl Shard {
         begun.0 += count;
         let Some(write) = batch.finish(*begun) else { return true };
         durability.place(&write, engine, queues, &mut self.participations);
+        counters.journal_writes += 1;
+        counters.journal_bytes += write.bytes().len() as u64;
         effects.push(Effect::Write { write });
         false
     }

@@ -41,6 +41,8 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("requests", |shard| shard.counters.requests.into()),
     ("requests-refused", |shard| shard.counters.requests_refused.into()),
     ("questions-unanswered", |shard| shard.counters.questions_unanswered.into()),
+    ("journal-writes", |shard| shard.counters.journal_writes.into()),
+    ("journal-bytes", |shard| shard.counters.journal_bytes.into()),
 ];
 
 impl Shard {

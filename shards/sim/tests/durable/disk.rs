@@ -1,7 +1,7 @@
 //! The disk itself: room on it, clean-up, and what it does wrong.
 
-use corelane_sim::{DiskSetup, Setup};
-use corelane_wire::amqp10::DeliveryState;
+use corelane_sim::{DiskSetup, Operator, Setup};
+use corelane_wire::amqp10::{DeliveryState, Header};
 
 use crate::{Stage, bodies, name_at, other_at, rule};
 
@@ -238,4 +238,29 @@ fn a_bit_that_turned_costs_what_it_hit_and_is_reported() {
         assert_eq!(again.messages(), 0);
     }
     assert!(lost > 0);
+}
+
+#[test]
+fn a_shard_says_how_often_and_how_much_it_writes() {
+    let mut stage = Stage::new(1, 1);
+    let queue = name_at(0, 1);
+    stage.send(&queue, &["first"]);
+    let mut operator = Operator::new(&mut stage.world, 0);
+    let mut read = |stage: &mut Stage| {
+        let said = operator.ask(&mut stage.world, "READ", ("shard", "0"), &[], &[]);
+        ["journal-writes", "journal-bytes"].map(|name| said.at(name).parse::<u64>().expect("a number"))
+    };
+    let before = read(&mut stage);
+    let link = stage.sender(&queue);
+    stage.post_with(link, "transient", &Header::default());
+    stage.world.run();
+    assert_eq!(read(&mut stage), before);
+    // While a batch is on its way the next one gathers.
+    stage.hold_disks(true);
+    for body in ["a", "b", "c", "d"] {
+        stage.send_without_answer(&queue, body);
+    }
+    stage.hold_disks(false);
+    stage.world.run();
+    assert_eq!(read(&mut stage), [before[0] + 2, before[1] + 2 * 4096]);
 }
