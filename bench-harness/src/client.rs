@@ -70,13 +70,19 @@ impl Client {
         Ok(client)
     }
 
+    /// What a link to a queue is called.
+    pub fn name_of(queue: &str, end: End) -> String {
+        let kind = if end == End::Sender { "sender" } else { "receiver" };
+        format!("bench-{kind}-{queue}")
+    }
+
     /// Attaches a link to a queue and waits for the answer.
     pub fn attach(&mut self, queue: &str, end: End, settled: bool) -> Result<LinkId, BenchError> {
         let no_link = BenchError::NoAnswer { peer: self.peer.clone(), awaited: "a free link" };
         let own = Some(queue).filter(|_| end == End::Receiver);
         let far = Some(queue).filter(|_| end == End::Sender);
         let request = AttachRequest {
-            name: if end == End::Sender { "bench-sender" } else { "bench-receiver" },
+            name: &Client::name_of(queue, end),
             source: Some(Source { address: own, ..Source::default() }),
             target: Some(TargetArchetype::Target(Target { address: far, ..Target::default() })),
             sender_settle_mode: if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled },

@@ -29,6 +29,8 @@ pub enum BenchError {
     Ended { what: &'static str, output: String },
     /// No port is free, or no temporary file can be made.
     System { doing: &'static str, error: io::Error },
+    /// The disk that is to be measured does not do what it is asked.
+    Disk { path: PathBuf, error: io::Error },
     /// A core that this process may not use.
     NoCore { core: usize, usable: Vec<usize> },
     /// The kernel did not pin us.
@@ -93,6 +95,11 @@ impl fmt::Display for BenchError {
                 write!(formatter, "{what} has ended while it was measured:\n{output}")
             }
             BenchError::System { doing, error } => write!(formatter, "{doing} failed: {error}"),
+            BenchError::Disk { path, error } => write!(
+                formatter,
+                "cannot write in {}: {error}. Name a folder on the disk that is to be measured with --within",
+                path.display()
+            ),
             BenchError::NoCore { core, usable } => write!(
                 formatter,
                 "core {core} is not among those this process may use ({usable:?}); correct --broker-core or \

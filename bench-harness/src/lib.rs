@@ -14,7 +14,10 @@
 pub mod client;
 pub mod clock;
 pub mod cores;
+pub mod disk;
+pub mod durable;
 pub mod error;
+pub mod journal;
 pub mod ledger;
 pub mod message;
 pub mod options;

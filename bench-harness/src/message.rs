@@ -3,7 +3,7 @@
 //! `body = word(run 16 bits, producer 8, sequence 40) · word(time of sending in ns, 0: not timed) · pattern`. So the
 //! consumer knows its own messages from those of others, counts what came twice or never, and sees a body that changed.
 
-use corelane_wire::amqp10::write_data_head;
+use corelane_wire::amqp10::{Encode, Header, write_data_head};
 
 /// The smallest body: both words.
 pub const BODY_BYTES_MIN: usize = 16;
@@ -38,8 +38,18 @@ pub struct Template {
 impl Template {
     /// A message with one data section of `size` bytes, at least [`BODY_BYTES_MIN`].
     pub fn new(size: usize, run: u16, producer: u8) -> Template {
+        Template::behind(Vec::with_capacity(size + 8), size, run, producer)
+    }
+
+    /// The same, of a message that is to be kept.
+    pub fn durable(size: usize, run: u16, producer: u8) -> Template {
+        let mut bytes = Vec::with_capacity(size + 32);
+        Header { durable: true, ..Header::default() }.encode(&mut bytes);
+        Template::behind(bytes, size, run, producer)
+    }
+
+    fn behind(mut bytes: Vec<u8>, size: usize, run: u16, producer: u8) -> Template {
         assert!(size >= BODY_BYTES_MIN, "the stamp needs its room");
-        let mut bytes = Vec::with_capacity(size + 8);
         write_data_head(&mut bytes, size);
         let body = bytes.len();
         bytes.extend((0..size).map(pattern));
@@ -114,7 +124,7 @@ fn pattern(index: usize) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corelane_wire::amqp10::{BodyKind, Encode, Header, Sections};
+    use corelane_wire::amqp10::{BodyKind, Sections};
 
     #[test]
     fn a_stamp_is_read_back() {
@@ -131,6 +141,16 @@ mod tests {
             delivered.extend_from_slice(template.bytes());
             assert_eq!(Reader::new(size, 0xABCD).read(&delivered), Arrival::Own(stamp));
         }
+    }
+
+    #[test]
+    fn a_durable_message_says_so() {
+        let mut template = Template::durable(100, 1, 2);
+        template.stamp(5, 6);
+        let sections = Sections::scan(template.bytes()).unwrap();
+        assert!(sections.header(template.bytes()).unwrap().durable);
+        let stamp = Stamp { producer: 2, sequence: 5, sent_ns: 6 };
+        assert_eq!(Reader::new(100, 1).read(template.bytes()), Arrival::Own(stamp));
     }
 
     #[test]

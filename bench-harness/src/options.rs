@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::disk::Syncing;
 use crate::message::{BODY_BYTES_MIN, PRODUCERS_MAX};
 use crate::pingpong::Connections;
 use crate::quantity;
@@ -18,6 +19,8 @@ Examples:
       Latency of a Corelane broker beside an echo and a relay.
   corelane-bench saturate --size 100,1KiB --rounds 3 --duration 2s
       Throughput, at a first glance.
+  corelane-bench durable --depth 1,1000 --queues 1 --within /var/lib/corelane
+      Confirmed durable messages, beside the bare disk that /var/lib is on.
   corelane-bench saturate --url amqp://guest:guest@127.0.0.1:5672 --broker-core 0
       Throughput of a broker that runs already; say which core it is on.";
 
@@ -46,6 +49,12 @@ pub enum Workload {
     ///
     /// A closed loop: at most --window messages for each consumer are on their way. Latencies are those in a full window.
     Saturate(SaturateOptions),
+    /// Durable messages: how long until one is confirmed, and how many are in a second
+    ///
+    /// A closed loop: so many are unconfirmed at any time. Nobody receives meanwhile, so all of them are written; afterwards they are
+    /// received and counted. Beside the broker stands the bare disk: writes of the same size, synced in the same way, to the same
+    /// kind of file. A broker at --url has to keep durable messages by itself.
+    Durable(DurableOptions),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -83,6 +92,29 @@ pub struct SaturateOptions {
     /// Credit of a consumer, and messages on their way for each [default: 1 MiB of messages, 16 to 2048 of them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub window: Option<u32>,
+    #[command(flatten)]
+    pub common: CommonOptions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct DurableOptions {
+    /// Bytes of a message's body; repeat it or separate by commas for a row each
+    #[arg(long = "size", value_name = "BYTES", value_parser = body_size, value_delimiter = ',', default_values = ["1KiB"])]
+    pub sizes: Vec<usize>,
+    /// Messages that are unconfirmed at any time, in all queues together; repeatable
+    #[arg(long = "depth", value_name = "N", value_delimiter = ',', default_values = ["1", "10", "100", "1000"],
+          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub depths: Vec<u32>,
+    /// Queues that messages go to by turns; repeatable
+    #[arg(long = "queues", value_name = "N", value_delimiter = ',', default_values = ["1", "100"],
+          value_parser = clap::value_parser!(u16).range(1..=PRODUCERS_MAX as i64))]
+    pub queues: Vec<u16>,
+    /// The folder in which the broker keeps its messages, and the bare disk is measured [default: that for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub within: Option<PathBuf>,
+    /// How what is written is synced [default: the quicker way, as a few writes tell]
+    #[arg(long, value_enum)]
+    pub sync: Option<Syncing>,
     #[command(flatten)]
     pub common: CommonOptions,
 }
@@ -140,6 +172,9 @@ pub struct Case {
     pub size: usize,
     pub settle: Settle,
     pub connections: Connections,
+    pub queues: u16,
+    /// Of durable messages: how many are unconfirmed.
+    pub depth: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -152,6 +187,7 @@ impl Workload {
         match self {
             Workload::Pingpong(_) => "pingpong",
             Workload::Saturate(_) => "saturate",
+            Workload::Durable(_) => "durable",
         }
     }
 
@@ -159,6 +195,7 @@ impl Workload {
         match self {
             Workload::Pingpong(options) => &options.common,
             Workload::Saturate(options) => &options.common,
+            Workload::Durable(options) => &options.common,
         }
     }
 
@@ -167,22 +204,44 @@ impl Workload {
         let (sizes, settle, connections) = match self {
             Workload::Pingpong(options) => (&options.sizes, &options.settle, options.connections.as_slice()),
             Workload::Saturate(options) => (&options.sizes, &options.settle, [Connections::Two].as_slice()),
+            Workload::Durable(options) => return options.cases(),
         };
         let mut cases = Vec::new();
         for &connections in connections {
             for &settle in settle {
-                cases.extend(sizes.iter().map(|&size| Case { size, settle, connections }));
+                let case = |&size| Case { size, settle, connections, queues: 1, depth: None };
+                cases.extend(sizes.iter().map(case));
             }
         }
         cases
     }
 
-    /// A consumer's credit.
-    pub fn window(&self, size: usize) -> u32 {
+    /// A consumer's credit, or how many messages are unconfirmed.
+    pub fn window(&self, case: &Case) -> u32 {
         match self {
             Workload::Pingpong(_) => PINGPONG_WINDOW,
-            Workload::Saturate(options) => options.window.unwrap_or_else(|| default_window(size)),
+            Workload::Saturate(options) => options.window.unwrap_or_else(|| default_window(case.size)),
+            Workload::Durable(_) => case.depth.unwrap_or(1),
         }
+    }
+}
+
+impl DurableOptions {
+    fn cases(&self) -> Vec<Case> {
+        let (settle, connections) = (Settle::Batch, Connections::Two);
+        let mut cases = Vec::new();
+        for &size in &self.sizes {
+            for &queues in &self.queues {
+                let case = |&depth| Case { size, settle, connections, queues, depth: Some(depth) };
+                cases.extend(self.depths.iter().map(case));
+            }
+        }
+        cases
+    }
+
+    /// Where messages are kept.
+    pub fn folder(&self) -> PathBuf {
+        self.within.clone().unwrap_or_else(std::env::temp_dir)
     }
 }
 
@@ -258,8 +317,14 @@ mod tests {
         assert_eq!((common.rounds, common.idle, common.spin_us), (7, Idle::Adaptive, 20));
         assert_eq!((common.protocol, common.json, &common.url), (Protocol::Amqp10, false, &None));
         let saturate = parse("saturate").unwrap();
-        let windows: Vec<u32> = saturate.cases().iter().map(|case| saturate.window(case.size)).collect();
+        let windows: Vec<u32> = saturate.cases().iter().map(|case| saturate.window(case)).collect();
         assert_eq!(windows, [2048, 1024, 64, 16]);
+        let durable = parse("durable").unwrap();
+        let rows: Vec<(u16, u32)> =
+            durable.cases().iter().map(|case| (case.queues, durable.window(case))).collect();
+        let depths = [1, 10, 100, 1000];
+        assert_eq!(rows[..4], depths.map(|depth| (1, depth)));
+        assert_eq!(rows[4..], depths.map(|depth| (100, depth)));
     }
 
     #[test]
@@ -295,6 +360,9 @@ mod tests {
         check("pingpong --producers 2", "unexpected argument");
         check("saturate --window 0", "1..");
         check("saturate --producers 257", "1..=256");
+        check("durable --depth 0", "1..");
+        check("durable --queues 257", "1..=256");
+        check("durable --sync never", "write-through");
         check("fanout", "unrecognized subcommand");
     }
 }

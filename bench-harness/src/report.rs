@@ -47,6 +47,21 @@ pub struct Row {
     pub ratio_relay_p50: Option<f64>,
     pub rounds: usize,
     pub rounds_dropped: usize,
+    /// Of durable messages: queues that they go to.
+    pub queues: u16,
+    /// The bare disk: messages a second, and the latency of a write.
+    pub disk_rate_per_s: Option<f64>,
+    pub disk_p50_us: Option<f64>,
+    pub disk_p99_us: Option<f64>,
+    /// Our rate in those of the disk of the same round: median and range over the rounds.
+    pub ratio_disk: Option<f64>,
+    pub ratio_disk_min: Option<f64>,
+    pub ratio_disk_max: Option<f64>,
+    /// What our p50 is more than an echo and a write together: median over the rounds.
+    pub beyond_disk_us: Option<f64>,
+    pub syncs_per_message: Option<f64>,
+    /// Bytes written for one received.
+    pub bytes_per_byte: Option<f64>,
     /// Processor time of the broker a message, and the share of its core that it took.
     pub broker_cpu_us: Option<f64>,
     pub broker_busy: Option<f64>,
@@ -70,6 +85,7 @@ pub struct Subject {
     pub producers: usize,
     pub consumers: usize,
     pub window: u32,
+    pub queues: u16,
 }
 
 impl Row {
@@ -107,6 +123,16 @@ impl Row {
             ratio_relay_p50: middle(verdict.ratio_relay_latency),
             rounds: verdict.rounds,
             rounds_dropped: verdict.dropped,
+            queues: subject.queues,
+            disk_rate_per_s: middle(verdict.disk_rate_per_s),
+            disk_p50_us: verdict.disk_latencies.percentile_us(50.0).map(round),
+            disk_p99_us: verdict.disk_latencies.percentile_us(99.0).map(round),
+            ratio_disk: middle(verdict.ratio_disk),
+            ratio_disk_min: low(verdict.ratio_disk),
+            ratio_disk_max: high(verdict.ratio_disk),
+            beyond_disk_us: middle(verdict.beyond_disk_us),
+            syncs_per_message: verdict.syncs_per_message.map(|spread| spread.median),
+            bytes_per_byte: middle(verdict.bytes_per_byte),
             broker_cpu_us: middle(verdict.cpu_us),
             broker_busy: middle(verdict.busy),
             ratio_relay_cpu: middle(verdict.ratio_relay_cpu),
@@ -128,9 +154,16 @@ const NOTHING: &str = "nothing arrived in the measured time";
 
 /// A row a line, the columns that `workload` is about.
 pub fn table(rows: &[Row]) -> String {
-    let is_latency = rows.iter().all(|row| row.workload == "pingpong");
-    let mut lines = vec![if is_latency { latency_head() } else { rate_head() }];
-    lines.extend(rows.iter().map(|row| if is_latency { latency_line(row) } else { rate_line(row) }));
+    let is_all = |workload: &str| rows.iter().all(|row| row.workload == workload);
+    let (head, line): (fn() -> Vec<String>, fn(&Row) -> Vec<String>) = if is_all("pingpong") {
+        (latency_head, latency_line)
+    } else if is_all("durable") {
+        (durable_head, durable_line)
+    } else {
+        (rate_head, rate_line)
+    };
+    let mut lines = vec![head()];
+    lines.extend(rows.iter().map(line));
     let mut text = align(&lines);
     for row in rows {
         if let Some(reason) = &row.void {
@@ -175,6 +208,31 @@ fn rate_line(row: &Row) -> Vec<String> {
         row.broker_busy.map_or(NONE.to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
         show_us(row.p50_us),
         show_us(row.p99_us),
+        show_rounds(row),
+    ]
+}
+
+fn durable_head() -> Vec<String> {
+    let names = ["size", "queues", "depth", "confirms/s", "disk/s", "in disks", "p50 us", "p99"];
+    heads(&names, &["disk p50", "disk p99", "beyond us", "syncs/message", "bytes/byte", "busy", "rounds"])
+}
+
+fn durable_line(row: &Row) -> Vec<String> {
+    vec![
+        show_size(row.size),
+        row.queues.to_string(),
+        row.window.to_string(),
+        show_count(row.rate_per_s),
+        show_count(row.disk_rate_per_s),
+        show_ratio(row, row.ratio_disk, row.ratio_disk_min, row.ratio_disk_max),
+        show_us(row.p50_us),
+        show_us(row.p99_us),
+        show_us(row.disk_p50_us),
+        show_us(row.disk_p99_us),
+        row.beyond_disk_us.map_or(NONE.to_owned(), |us| format!("{us:.1}")),
+        row.syncs_per_message.map_or(NONE.to_owned(), |syncs| format!("{syncs:.4}")),
+        row.bytes_per_byte.map_or(NONE.to_owned(), |bytes| format!("{bytes:.2}")),
+        row.broker_busy.map_or(NONE.to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
         show_rounds(row),
     ]
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
+use crate::journal::JournalUse;
 use crate::rounds::Round;
 use crate::sample::{Counts, Sample};
 
@@ -18,14 +19,24 @@ fn sample(latency_us: u64, count: u64) -> Sample {
 fn row(workload: &'static str, round: Round) -> Row {
     let (protocol, settle) = ("amqp10", Settle::Batch);
     let (size, connections) = (1024, 2);
-    let subject =
-        Subject { workload, protocol, size, settle, connections, producers: 1, consumers: 1, window: 50 };
+    let subject = Subject {
+        workload,
+        protocol,
+        size,
+        settle,
+        connections,
+        producers: 1,
+        consumers: 1,
+        window: 50,
+        queues: 1,
+    };
     Row::new(&subject, &Verdict::of(&[round]))
 }
 
 fn round_of(ours: Sample) -> Round {
     let (echo, relay, relay_latency) = (sample(10, 5), sample(1, 2_000_000), sample(11, 5));
-    Round { ours, echo: Some(echo), relay: Some(relay), relay_latency: Some(relay_latency) }
+    let (echo, relay, relay_latency) = (Some(echo), Some(relay), Some(relay_latency));
+    Round { ours, echo, relay, relay_latency, ..Round::default() }
 }
 
 #[test]
@@ -103,4 +114,18 @@ fn dropped_rounds_are_told() {
     let mut row = row("pingpong", round_of(sample(12, 1)));
     (row.rounds, row.rounds_dropped) = (7, 2);
     assert!(table(&[row]).contains("5 of 7, 2 disturbed"));
+}
+
+#[test]
+fn durable_messages_stand_beside_the_disk() {
+    let journal = JournalUse { writes: 10, bytes: 81_920, messages: 100, message_bytes: 40_960 };
+    let round = Round { disk: Some(sample(100, 400)), journal: Some(journal), ..round_of(sample(130, 100)) };
+    let row = row("durable", round);
+    let json: Value = serde_json::from_str(&row.json()).unwrap();
+    assert_eq!((&json["queues"], &json["window"]), (&1.into(), &50.into()));
+    assert_eq!((&json["syncs_per_message"], &json["bytes_per_byte"]), (&0.1.into(), &2.0.into()));
+    assert_eq!((&json["disk_rate_per_s"], &json["ratio_disk"]), (&400.0.into(), &0.25.into()));
+    let text = table(&[row]);
+    assert!(text.starts_with("size   queues  depth  confirms/s  disk/s"), "{text}");
+    assert!(text.contains("0.25 (0.25-0.25)") && text.contains("0.1000"), "{text}");
 }

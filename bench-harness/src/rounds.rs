@@ -3,6 +3,7 @@
 //! Each round holds everything that is compared. Ratios are taken within a round; told are their median and range. A round
 //! whose echo is more than 15 % off the median echo was disturbed and is dropped, and how many were is told.
 
+use crate::journal::JournalUse;
 use crate::sample::{Counts, Latencies, Sample};
 
 /// How far from the median a round's echo may be.
@@ -16,6 +17,10 @@ pub struct Round {
     pub relay: Option<Sample>,
     /// One message at a time through the relay.
     pub relay_latency: Option<Sample>,
+    /// Writes as large as the broker's, each for as many messages, and nothing else.
+    pub disk: Option<Sample>,
+    /// What the broker has written.
+    pub journal: Option<JournalUse>,
 }
 
 /// The middle of some figures and how far they reach.
@@ -45,6 +50,14 @@ pub struct Verdict {
     pub relay_latencies: Latencies,
     /// Our median latency in those of the relay.
     pub ratio_relay_latency: Option<Spread>,
+    pub disk_rate_per_s: Option<Spread>,
+    pub disk_latencies: Latencies,
+    /// Our rate in those of the disk.
+    pub ratio_disk: Option<Spread>,
+    /// What our median latency is more than an echo and a write together.
+    pub beyond_disk_us: Option<Spread>,
+    pub syncs_per_message: Option<Spread>,
+    pub bytes_per_byte: Option<Spread>,
     /// Processor time of the broker a message.
     pub cpu_us: Option<Spread>,
     /// The same in that of the relay. It holds on a machine that others use, too.
@@ -75,6 +88,19 @@ impl Round {
     fn ratio_relay_latency(&self) -> Option<f64> {
         let relay = self.relay_latency.as_ref()?.latencies.percentile_us(50.0)?;
         Some(self.ours.latencies.percentile_us(50.0)? / relay)
+    }
+
+    fn disk_rate_per_s(&self) -> Option<f64> {
+        self.disk.as_ref()?.rate_per_s()
+    }
+
+    fn ratio_disk(&self) -> Option<f64> {
+        Some(self.ours.rate_per_s()? / self.disk_rate_per_s()?)
+    }
+
+    fn beyond_disk_us(&self) -> Option<f64> {
+        let disk = self.disk.as_ref()?.latencies.percentile_us(50.0)?;
+        Some(self.ours.latencies.percentile_us(50.0)? - self.echo_us(50.0)? - disk)
     }
 
     fn ratio_relay_cpu(&self) -> Option<f64> {
@@ -123,6 +149,11 @@ impl Verdict {
             ratio_relay: spread(Round::ratio_relay),
             ratio_relay_latency: spread(Round::ratio_relay_latency),
             ratio_relay_cpu: spread(Round::ratio_relay_cpu),
+            disk_rate_per_s: spread(Round::disk_rate_per_s),
+            ratio_disk: spread(Round::ratio_disk),
+            beyond_disk_us: spread(Round::beyond_disk_us),
+            syncs_per_message: spread(|round| round.journal.as_ref()?.syncs_per_message()),
+            bytes_per_byte: spread(|round| round.journal.as_ref()?.bytes_per_byte()),
             cpu_us: spread(|round| round.ours.cpu_us()),
             busy: spread(Round::busy),
             ..Verdict::default()
@@ -134,6 +165,9 @@ impl Verdict {
             }
             if let Some(relay) = &round.relay_latency {
                 verdict.relay_latencies.merge(&relay.latencies);
+            }
+            if let Some(disk) = &round.disk {
+                verdict.disk_latencies.merge(&disk.latencies);
             }
         }
         for round in rounds {
@@ -165,7 +199,8 @@ mod tests {
     /// A round of (our latency, echo's latency, our rate, relay's rate).
     fn round(ours_us: u64, echo_us: u64, rate: u64, relay_rate: u64) -> Round {
         let (echo, relay) = (Some(sample(echo_us, 1)), Some(sample(1, relay_rate)));
-        Round { ours: sample(ours_us, rate), echo, relay, relay_latency: Some(sample(2 * echo_us, 1)) }
+        let relay_latency = Some(sample(2 * echo_us, 1));
+        Round { ours: sample(ours_us, rate), echo, relay, relay_latency, ..Round::default() }
     }
 
     fn assert_near(spread: Option<Spread>, median: f64, min: f64, max: f64) {
@@ -199,6 +234,25 @@ mod tests {
         assert_near(verdict.rate_per_s, 400.0, 320.0, 480.0);
         assert_eq!(verdict.latencies.count(), 3);
         assert_eq!(verdict.counts.sent, 1200);
+    }
+
+    #[test]
+    fn a_disk_is_compared_within_a_round_too() {
+        let journal =
+            |writes| JournalUse { writes, bytes: 4096 * writes, messages: 100, message_bytes: 4096 };
+        let durable = |ours_us, disk_us, writes| Round {
+            disk: Some(sample(disk_us, 2000)),
+            journal: Some(journal(writes)),
+            ..round(ours_us, 20, 1000, 1)
+        };
+        let verdict = Verdict::of(&[durable(130, 100, 10), durable(250, 200, 20), durable(80, 50, 10)]);
+        assert_near(verdict.ratio_disk, 0.5, 0.5, 0.5);
+        assert_near(verdict.disk_rate_per_s, 2000.0, 2000.0, 2000.0);
+        let beyond = verdict.beyond_disk_us.unwrap();
+        assert!((beyond.median - 10.0).abs() < 0.5 && (beyond.max - 30.0).abs() < 0.5, "{beyond:?}");
+        assert_near(verdict.syncs_per_message, 0.1, 0.1, 0.2);
+        assert_near(verdict.bytes_per_byte, 10.0, 10.0, 20.0);
+        assert_eq!(verdict.disk_latencies.count(), 3);
     }
 
     #[test]

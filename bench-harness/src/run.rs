@@ -9,17 +9,18 @@ use std::time::Duration;
 use crate::clock::{Phase, Timing};
 use crate::cores::{Cores, pin};
 use crate::error::BenchError;
-use crate::options::{Case, CommonOptions, Workload};
+use crate::journal::JournalUse;
+use crate::options::{Case, CommonOptions, DurableOptions, Workload};
 use crate::pingpong::Connections;
 use crate::progress::Progress;
 use crate::quantity::show_size;
 use crate::report::{Row, Subject};
 use crate::rounds::{Round, Verdict};
 use crate::sample::Sample;
-use crate::subject::{Launch, Role, Running, program_beside_us};
+use crate::subject::{Keeping, Launch, Role, Running, program_beside_us};
 use crate::traffic::Flow;
 use crate::url::Url;
-use crate::{pingpong, saturate, yardstick};
+use crate::{disk, durable, pingpong, saturate, yardstick};
 
 /// How long nothing may arrive until it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -46,7 +47,8 @@ impl<'a> Bench<'a> {
         let cores = Cores::choose(common.broker_core, common.generator_core)?;
         pin(cores.generator)?;
         let program = common.corelane.clone().unwrap_or_else(program_beside_us);
-        let launch = Launch { program, cores, idle: common.idle, spin_us: common.spin_us };
+        let keeping = keeping(workload)?;
+        let launch = Launch { program, cores, idle: common.idle, spin_us: common.spin_us, keeping };
         let progress = Progress::new(common.quiet);
         let void = common.url.is_none() && cores.shared();
         let void = void.then(|| format!("broker and generator share core {}", cores.broker));
@@ -61,25 +63,28 @@ impl<'a> Bench<'a> {
 
     /// Measures one row.
     pub fn row(&mut self, case: Case) -> Result<Row, BenchError> {
-        let Case { size, settle, connections } = case;
-        let window = self.workload.window(size);
+        let Case { size, settle, connections, queues, .. } = case;
+        let window = self.workload.window(&case);
         let (producers, consumers) = match self.workload {
             Workload::Pingpong(_) => (1, 1),
             Workload::Saturate(options) => (usize::from(options.producers), usize::from(options.consumers)),
+            Workload::Durable(_) => (1, 0),
         };
         let common = self.workload.common();
         let mut rounds = Vec::new();
         for number in 1..=common.rounds {
             let label = format!(
-                "{} {} {}{}, round {number} of {}",
+                "{} {} {}, round {number} of {}",
                 self.workload.name(),
                 show_size(size),
-                settle.name(),
-                if connections == Connections::One { " on one connection" } else { "" },
+                detail(&case),
                 common.rounds
             );
             let flow = Flow { queue: common.queue.clone(), size, settle, window, run: self.next_run() };
-            let round = self.round(&label, &flow, connections)?;
+            let round = match self.workload {
+                Workload::Durable(options) => self.durable_round(&label, &flow, options, queues)?,
+                Workload::Pingpong(_) | Workload::Saturate(_) => self.round(&label, &flow, connections)?,
+            };
             let has_fault = round.ours.counts.fault().is_some();
             rounds.push(round);
             if has_fault {
@@ -93,7 +98,8 @@ impl<'a> Bench<'a> {
             Connections::One => 1,
             Connections::Two => producers + consumers,
         };
-        let subject = Subject { workload, protocol, size, settle, connections, producers, consumers, window };
+        let subject =
+            Subject { workload, protocol, size, settle, connections, producers, consumers, window, queues };
         let mut row = Row::new(&subject, &Verdict::of(&rounds));
         row.void = row.void.or_else(|| self.void.clone());
         Ok(row)
@@ -101,10 +107,8 @@ impl<'a> Bench<'a> {
 
     fn round(&self, label: &str, flow: &Flow, connections: Connections) -> Result<Round, BenchError> {
         let (main, side) = (self.timing(), self.side_timing());
-        let (echo_timing, relay_timing) = match self.workload {
-            Workload::Pingpong(_) => (main, side),
-            Workload::Saturate(_) => (side, main),
-        };
+        let is_latency = matches!(self.workload, Workload::Pingpong(_));
+        let (echo_timing, relay_timing) = if is_latency { (main, side) } else { (side, main) };
         let (size, window) = (flow.size, flow.window);
         let echo = self.yardstick(&format!("{label}: echo"), Role::Echo, |address, watch| {
             yardstick::echo(address, size, &echo_timing, watch)
@@ -114,15 +118,49 @@ impl<'a> Bench<'a> {
         let relay = self.yardstick(&format!("{label}: relay"), Role::Relay, |address, watch| {
             yardstick::relay(address, size, window, &relay_timing, watch)
         })?;
-        let relay_latency = match self.workload {
-            Workload::Pingpong(_) => {
+        let relay_latency = match is_latency {
+            true => {
                 self.yardstick(&format!("{label}: relay, one by one"), Role::Relay, |address, watch| {
                     yardstick::relay_one_by_one(address, size, &side, watch)
                 })?
             }
-            Workload::Saturate(_) => None,
+            false => None,
         };
-        Ok(Round { ours, echo, relay, relay_latency })
+        Ok(Round { ours, echo, relay, relay_latency, ..Round::default() })
+    }
+
+    /// Echo, broker and bare disk. How large a write is, and for how many messages, is what the broker's were in this round.
+    fn durable_round(
+        &self,
+        label: &str,
+        flow: &Flow,
+        options: &DurableOptions,
+        queues: u16,
+    ) -> Result<Round, BenchError> {
+        let side = self.side_timing();
+        let echo = self.yardstick(&format!("{label}: echo"), Role::Echo, |address, watch| {
+            yardstick::echo(address, flow.size, &side, watch)
+        })?;
+        self.progress.step(&format!("{label}: broker"));
+        let (ours, journal) = self.with_broker(|url, meter| {
+            let mut watch = |phase: Phase| meter.read(phase);
+            let (sample, journal) = durable::run(url, flow, queues.into(), &self.timing(), &mut watch)?;
+            Ok((Sample { cpu: meter.used(), ..sample }, journal))
+        })?;
+        self.progress.step(&format!("{label}: disk"));
+        let usual = journal.as_ref().and_then(JournalUse::write_bytes);
+        let disk = match (&self.launch.keeping, &journal, usual) {
+            (Some(Keeping { sync, .. }), Some(journal), Some(bytes)) if self.has_yardsticks => {
+                let messages = journal.messages_per_write();
+                // It runs where the broker ran.
+                pin(self.launch.cores.broker)?;
+                let sample = disk::run(&options.folder(), bytes, messages, *sync, &self.timing());
+                pin(self.launch.cores.generator)?;
+                Some(sample?)
+            }
+            (_, _, _) => None,
+        };
+        Ok(Round { ours, echo, disk, journal, ..Round::default() })
     }
 
     fn yardstick(
@@ -146,14 +184,21 @@ impl<'a> Bench<'a> {
     }
 
     fn broker(&self, flow: &Flow, connections: Connections) -> Result<Sample, BenchError> {
-        let common = self.workload.common();
-        let Some(url) = &common.url else {
+        self.with_broker(|url, meter| self.load(url, flow, connections, meter))
+    }
+
+    /// Measures the broker that was named, or one that is started for that.
+    fn with_broker<T>(
+        &self,
+        measure: impl FnOnce(&Url, &mut Meter<'_>) -> Result<T, BenchError>,
+    ) -> Result<T, BenchError> {
+        let Some(url) = &self.workload.common().url else {
             let mut running = self.launch.start(Role::Broker)?;
             let mut meter = Meter::new(Some(&running));
-            let sample = self.load(&Url::local(running.address), flow, connections, &mut meter);
-            return sample.map_err(|error| running.explain(error));
+            let measured = measure(&Url::local(running.address), &mut meter);
+            return measured.map_err(|error| running.explain(error));
         };
-        self.load(url, flow, connections, &mut Meter::new(None))
+        measure(url, &mut Meter::new(None))
     }
 
     fn load(
@@ -166,7 +211,9 @@ impl<'a> Bench<'a> {
         let timing = self.timing();
         let mut watch = |phase: Phase| meter.read(phase);
         let sample = match self.workload {
-            Workload::Pingpong(_) => pingpong::run(url, flow, connections, &timing, &mut watch)?,
+            Workload::Pingpong(_) | Workload::Durable(_) => {
+                pingpong::run(url, flow, connections, &timing, &mut watch)?
+            }
             Workload::Saturate(options) => {
                 let (producers, consumers) = (usize::from(options.producers), usize::from(options.consumers));
                 saturate::run(url, flow, producers, consumers, &timing, &mut watch)?
@@ -206,6 +253,23 @@ impl<'a> Bench<'a> {
     fn next_run(&mut self) -> u16 {
         self.run = self.run.wrapping_add(1);
         self.run
+    }
+}
+
+/// How the broker is to keep messages, if they are durable.
+fn keeping(workload: &Workload) -> Result<Option<Keeping>, BenchError> {
+    let Workload::Durable(options) = workload else { return Ok(None) };
+    let within = options.folder();
+    let sync = options.sync.map_or_else(|| disk::quicker(&within), Ok)?;
+    Ok(Some(Keeping { within, sync }))
+}
+
+/// What a row is about beside its size.
+fn detail(case: &Case) -> String {
+    match (case.depth, case.connections) {
+        (Some(depth), _) => format!("{depth} in flight over {} queues", case.queues),
+        (None, Connections::One) => format!("{} on one connection", case.settle.name()),
+        (None, Connections::Two) => case.settle.name().to_owned(),
     }
 }
 

@@ -155,20 +155,20 @@ impl Load {
 }
 
 /// How long to go on without progress.
-struct Patience {
+pub(crate) struct Patience {
     patience_ns: u64,
     since_ns: u64,
     progress: u64,
 }
 
 impl Patience {
-    fn new(timing: &Timing, now_ns: u64) -> Patience {
+    pub(crate) fn new(timing: &Timing, now_ns: u64) -> Patience {
         Patience { patience_ns: timing.patience.as_nanos() as u64, since_ns: now_ns, progress: 0 }
     }
 
     /// `progress` grows as long as there is hope.
     #[inline]
-    fn is_over(&mut self, now_ns: u64, progress: u64) -> bool {
+    pub(crate) fn is_over(&mut self, now_ns: u64, progress: u64) -> bool {
         if progress != self.progress {
             self.progress = progress;
             self.since_ns = now_ns;

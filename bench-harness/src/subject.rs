@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cores::{Cores, pin};
+use crate::disk::{Folder, Syncing};
 use crate::error::BenchError;
 
 /// How long a program may take until it takes connections.
@@ -61,6 +62,15 @@ pub struct Launch {
     pub cores: Cores,
     pub idle: Idle,
     pub spin_us: u64,
+    /// Where the broker keeps durable messages; none: it keeps nothing.
+    pub keeping: Option<Keeping>,
+}
+
+/// How a broker keeps durable messages: in a folder of its own for each start.
+#[derive(Clone, Debug)]
+pub struct Keeping {
+    pub within: PathBuf,
+    pub sync: Syncing,
 }
 
 /// A program that runs.
@@ -69,6 +79,8 @@ pub struct Running {
     role: Role,
     child: Child,
     log: PathBuf,
+    /// Goes with it.
+    _data: Option<Folder>,
 }
 
 impl Launch {
@@ -91,8 +103,14 @@ impl Launch {
         let log = log_path();
         let output = File::create(&log).map_err(system("making a temporary file"))?;
         let error_output = output.try_clone().map_err(system("making a temporary file"))?;
+        let keeping = self.keeping.as_ref().filter(|_| role == Role::Broker);
+        let data = keeping.map(|keeping| Folder::new(&keeping.within)).transpose()?;
         let mut command = Command::new(&self.program);
-        command.args(self.arguments(role, address)).stdin(Stdio::null()).stdout(output).stderr(error_output);
+        command
+            .args(self.arguments(role, address, data.as_ref()))
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(error_output);
         for (name, _) in std::env::vars_os() {
             // A broker that is configured for something else would be another broker.
             if name.to_string_lossy().starts_with("CORELANE_") {
@@ -104,7 +122,7 @@ impl Launch {
         let child = command.spawn();
         pin(self.cores.generator)?;
         let mut running = match child {
-            Ok(child) => Running { address, role, child, log },
+            Ok(child) => Running { address, role, child, log, _data: data },
             Err(error) => {
                 let _ = fs::remove_file(&log);
                 return Err(self.not_started(role, error.to_string()));
@@ -117,9 +135,17 @@ impl Launch {
         Err(self.not_started(role, output))
     }
 
-    fn arguments(&self, role: Role, address: SocketAddr) -> Vec<String> {
+    fn arguments(&self, role: Role, address: SocketAddr, data: Option<&Folder>) -> Vec<String> {
+        let kept = match (&self.keeping, data) {
+            (Some(keeping), Some(data)) => {
+                let folder = data.path().join("data").to_string_lossy().into_owned();
+                vec!["--data-dir".to_owned(), folder, "--sync".to_owned(), keeping.sync.name().to_owned()]
+            }
+            (None, _) | (_, None) if role == Role::Broker => vec!["--in-memory".to_owned()],
+            (None, _) | (_, None) => Vec::new(),
+        };
         let (role, core): (&[&str], &str) = match role {
-            Role::Broker => (&["serve", "--in-memory", "--shards", "1", "--log", "warn"], "--cores"),
+            Role::Broker => (&["serve", "--shards", "1", "--log", "warn"], "--cores"),
             Role::Echo => (&["baseline", "echo"], "--core"),
             Role::Relay => (&["baseline", "relay"], "--core"),
         };
@@ -131,7 +157,7 @@ impl Launch {
         let (number, address) = (self.cores.broker.to_string(), address.to_string());
         let spin_us = self.spin_us.to_string();
         let settings = ["--listen", &address, core, &number, "--idle", idle, "--spin-us", &spin_us];
-        role.iter().chain(&settings).map(|argument| (*argument).to_owned()).collect()
+        role.iter().chain(&settings).map(|argument| (*argument).to_owned()).chain(kept).collect()
     }
 
     fn not_started(&self, role: Role, output: String) -> BenchError {
@@ -226,20 +252,32 @@ mod tests {
 
     fn launch(program: &str) -> Launch {
         let cores = Cores::choose(None, None).unwrap();
-        Launch { program: program.into(), cores, idle: Idle::Adaptive, spin_us: 20 }
+        Launch { program: program.into(), cores, idle: Idle::Adaptive, spin_us: 20, keeping: None }
     }
 
     #[test]
     fn yardsticks_are_started_as_the_broker_is() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1234));
         let launch = Launch { cores: Cores { broker: 3, generator: 4 }, ..launch("corelane") };
-        let check = |role: Role, kind: &str, core: &str| {
-            let expect = format!("{kind} --listen 127.0.0.1:1234 {core} --idle adaptive --spin-us 20");
-            assert_eq!(launch.arguments(role, address).join(" "), expect);
+        let check = |role: Role, kind: &str, core: &str, kept: &str| {
+            let expect = format!("{kind} --listen 127.0.0.1:1234 {core} --idle adaptive --spin-us 20{kept}");
+            assert_eq!(launch.arguments(role, address, None).join(" "), expect);
         };
-        check(Role::Broker, "serve --in-memory --shards 1 --log warn", "--cores 3");
-        check(Role::Echo, "baseline echo", "--core 3");
-        check(Role::Relay, "baseline relay", "--core 3");
+        check(Role::Broker, "serve --shards 1 --log warn", "--cores 3", " --in-memory");
+        check(Role::Echo, "baseline echo", "--core 3", "");
+        check(Role::Relay, "baseline relay", "--core 3", "");
+    }
+
+    #[test]
+    fn a_broker_that_keeps_messages_has_a_folder_for_them() {
+        let keeping = Some(Keeping { within: std::env::temp_dir(), sync: Syncing::Fdatasync });
+        let launch = Launch { keeping, ..launch("corelane") };
+        let folder = Folder::new(&std::env::temp_dir()).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1234));
+        let arguments = launch.arguments(Role::Broker, address, Some(&folder)).join(" ");
+        let data = folder.path().join("data");
+        let expect = format!("--data-dir {} --sync fdatasync", data.display());
+        assert!(arguments.ends_with(&expect) && !arguments.contains("--in-memory"), "{arguments}");
     }
 
     #[test]
@@ -253,7 +291,7 @@ mod tests {
         let running = |program: &str| {
             let child = Command::new(program).arg("60").stdout(Stdio::null()).stderr(Stdio::null()).spawn();
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-            Running { address, role: Role::Echo, child: child.unwrap(), log: log_path() }
+            Running { address, role: Role::Echo, child: child.unwrap(), log: log_path(), _data: None }
         };
         let told = |running: &mut Running| {
             let error = BenchError::Broken { peer: "it".to_owned(), error: io::ErrorKind::BrokenPipe.into() };
@@ -268,6 +306,6 @@ mod tests {
     #[test]
     fn what_a_program_said_before_it_failed_is_shown() {
         let error = launch("/bin/ls").start(Role::Broker).err().unwrap().to_string();
-        assert!(error.contains("did not come up") && error.contains("--in-memory"), "{error}");
+        assert!(error.contains("did not come up") && error.contains("--shards"), "{error}");
     }
 }

@@ -461,8 +461,27 @@ impl Receipts {
         counts
     }
 
+    /// The same of senders that have sent so many each, to a queue of its own each.
+    pub fn counts_of(&self, sent: impl IntoIterator<Item = u64>) -> Counts {
+        let mut counts = Counts {
+            changed: self.changed,
+            foreign: self.foreign,
+            delivered: self.delivered,
+            ..Counts::default()
+        };
+        for (sent, ledger) in sent.into_iter().zip(&self.ledgers) {
+            counts.sent += sent;
+            counts.lost += ledger.missing(sent);
+            counts.duplicated += ledger.duplicated + ledger.late;
+            counts.reordered += ledger.reordered;
+        }
+        counts.lost = counts.lost.saturating_sub(counts.changed);
+        counts
+    }
+
+    /// Notes a message. Its stamp, if it came for the first time.
     #[inline]
-    fn note(&mut self, message: &[u8]) -> Option<Stamp> {
+    pub fn note(&mut self, message: &[u8]) -> Option<Stamp> {
         match self.reader.read(message) {
             Arrival::Own(stamp) => {
                 let Some(ledger) = self.ledgers.get_mut(usize::from(stamp.producer)) else {

@@ -13,7 +13,7 @@ use corelane_bench::pingpong::Connections;
 use corelane_bench::sample::Sample;
 use corelane_bench::traffic::{Flow, Settle};
 use corelane_bench::url::Url;
-use corelane_bench::{pingpong, saturate};
+use corelane_bench::{durable, pingpong, saturate};
 
 use support::{Behaviour, FakeBroker};
 
@@ -181,4 +181,33 @@ fn phases_are_told_once_and_in_order() {
     let url = Url::local(broker.address);
     saturate::run(&url, &flow(100, Settle::Batch), 1, 1, &TIMING, &mut |phase| phases.push(phase)).unwrap();
     assert_eq!(phases, [Phase::Measuring, Phase::Measured]);
+}
+
+#[test]
+fn durable_messages_are_confirmed_and_then_received() {
+    let broker = FakeBroker::start(Behaviour::default());
+    let url = Url::local(broker.address);
+    for depth in [1, 100] {
+        let flow = Flow { window: depth, ..flow(1000, Settle::Batch) };
+        let (sample, journal) = durable::run(&url, &flow, 1, &TIMING, &mut |_| {}).unwrap();
+        let counts = sample.counts;
+        assert_eq!((counts.fault(), counts.confirmed, journal), (None, counts.sent, None));
+        assert_eq!(counts.delivered, counts.sent);
+        assert!(0 < sample.count && sample.latencies.count() == sample.count);
+    }
+}
+
+#[test]
+fn a_durable_message_that_is_lost_or_refused_is_told() {
+    for (behaviour, expect) in [
+        (Behaviour { lose_every: Some(50), ..Behaviour::default() }, "lost"),
+        (Behaviour { double_every: Some(50), ..Behaviour::default() }, "delivered twice"),
+        (Behaviour { reject_every: Some(50), ..Behaviour::default() }, "refused"),
+    ] {
+        let broker = FakeBroker::start(behaviour);
+        let flow = flow(100, Settle::Batch);
+        let run = durable::run(&Url::local(broker.address), &flow, 1, &TIMING, &mut |_| {});
+        let fault = run.unwrap().0.counts.fault().unwrap_or_default();
+        assert!(fault.contains(expect), "{fault:?} does not say {expect:?}");
+    }
 }

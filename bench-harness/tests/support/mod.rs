@@ -183,7 +183,9 @@ impl Broker {
     }
 
     fn attach(&self, peer: &mut Peer, link: LinkId, role: Role) {
-        if self.behaviour.refuse_links {
+        // It has no node for management, as other brokers have none.
+        let name = peer.connection.link_name(link).unwrap_or_default();
+        if self.behaviour.refuse_links || name.ends_with("$management") {
             let description = "no queue for you";
             peer.connection.refuse_attach(link, ErrorSpec { condition: "amqp:not-allowed", description });
             return;

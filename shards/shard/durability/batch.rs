@@ -77,7 +77,9 @@ impl Shard {
 
     /// Begins a batch. True: there was nothing to write in it.
     fn begin_write(&mut self) -> bool {
-        let Shard { durability: Some(durability), engine, queues, participations, counters, effects, .. } = self else {
+        let Shard { durability: Some(durability), engine, queues, participations, counters, effects, .. } =
+            self
+        else {
             return false;
         };
         let Durability {
