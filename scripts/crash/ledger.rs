@@ -25,7 +25,6 @@ pub type Number = u64;
 pub struct Stream {
     sender: u64,
     in_transaction: bool,
-    waits: bool,
 }
 
 /// How a consumer has settled a copy.
@@ -171,9 +170,7 @@ impl Ledger {
     pub fn stream_of(&self, number: Number, node: usize) -> Option<Stream> {
         let sent = self.messages.get(&number).filter(|sent| sent.to.contains(&node))?;
         let (sender, in_transaction) = sent.stream?;
-        // Those that are not durable do not wait for the others.
-        let waits = self.nodes[node].after_sync && sent.durable;
-        Some(Stream { sender, in_transaction, waits })
+        Some(Stream { sender, in_transaction })
     }
 
     pub fn declare(&mut self) -> u64 {

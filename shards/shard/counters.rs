@@ -93,6 +93,12 @@ impl DeadLetterCounts {
 }
 
 impl Counters {
+    /// A batch of so many bytes is given to the disk.
+    pub(crate) fn count_write(&mut self, bytes: usize) {
+        self.journal_writes += 1;
+        self.journal_bytes += bytes as u64;
+    }
+
     pub(crate) fn count_refused(&mut self, outcome: PublishOutcome) {
         let counter = match outcome {
             PublishOutcome::Stored => return,

@@ -331,8 +331,15 @@ impl Shard {
                 self.keep_message(queue, place, keeping);
                 self.note_replaced();
             }
-            if keeping != Keeping::BeforeDelivery {
-                self.engine.commit_pending(now, queue, place);
+            let is_kept = self.engine.message_at(queue, place).is_some_and(|message| message.is_kept);
+            match keeping {
+                Keeping::BeforeDelivery => {}
+                Keeping::Not if !is_kept && self.waits_behind_unsynced(queue) => {
+                    self.reveal_kept(queue, place);
+                }
+                Keeping::Not | Keeping::Kept => {
+                    self.engine.commit_pending(now, queue, place);
+                }
             }
         }
         self.end_group();

@@ -302,7 +302,8 @@ impl Shard {
         if last_value.is_some() {
             self.note_replaced();
         }
-        let pending = transaction.is_some() || keeping == Keeping::BeforeDelivery;
+        let waits = keeping == Keeping::Not && self.waits_behind_unsynced(queue);
+        let pending = transaction.is_some() || waits || keeping == Keeping::BeforeDelivery;
         let publication =
             Publication { message, priority, expires_at, held_until, origin, pending, last_value };
         let place = match self.engine.enqueue(now, queue, publication) {
@@ -316,8 +317,8 @@ impl Shard {
         if let Some(key) = transaction {
             let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
             self.note_posted(key, queue, place, may_go);
-        } else if keeping != Keeping::Not {
-            self.keep_message(queue, place, keeping);
+        } else {
+            self.keep_stored(queue, place, keeping, waits);
         }
         if makes_wait
             && let Some(producer) = producer

@@ -142,8 +142,7 @@ impl Shard {
         begun.0 += count;
         let Some(write) = batch.finish(*begun) else { return true };
         durability.place(&write, engine, queues, &mut self.participations);
-        counters.journal_writes += 1;
-        counters.journal_bytes += write.bytes().len() as u64;
+        counters.count_write(write.bytes().len());
         effects.push(Effect::Write { write });
         false
     }

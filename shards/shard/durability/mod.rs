@@ -285,6 +285,24 @@ impl Shard {
         }
     }
 
+    /// The message at this place was stored. `waits`: it is not kept, and nobody sees it before what was said is synced.
+    pub(crate) fn keep_stored(&mut self, queue: QueueId, place: Place, keeping: Keeping, waits: bool) {
+        match keeping {
+            Keeping::Kept | Keeping::BeforeDelivery => self.keep_message(queue, place, keeping),
+            Keeping::Not if waits => self.reveal_kept(queue, place),
+            Keeping::Not => {}
+        }
+    }
+
+    /// Whether a message that is not kept has to wait in this queue, where those that are wait for the disk: it would overtake them.
+    pub(crate) fn waits_behind_unsynced(&self, queue: QueueId) -> bool {
+        let Some(durability) = &self.durability else { return false };
+        // Those that are synced are shown when what was promised is kept, at the turn's end.
+        let is_behind = !durability.promises.is_empty() && !durability.journal.is_failed();
+        let node = self.queues.get(queue).filter(|_| is_behind);
+        node.is_some_and(|node| node.destination.deliver_after_sync && node.is_durable())
+    }
+
     /// Something has taken the place of something else in the queues of this shard: see `batch`.
     pub(crate) fn note_replaced(&mut self) {
         if let Some(durability) = &mut self.durability {

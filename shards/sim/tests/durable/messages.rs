@@ -381,3 +381,63 @@ fn without_a_disk_nothing_waits() {
     assert!(stage.world.disks.is_empty());
     assert_eq!(stage.take_bodies("q"), ["1"]);
 }
+
+#[test]
+fn s21_a_transient_message_does_not_overtake_a_durable_one_that_waits_for_the_disk() {
+    for in_transaction in [false, true] {
+        let queue = name_at(0, 1);
+        let mut stage =
+            Stage::with_rules(1, 1, vec![rule(&queue, |rule| rule.deliver_after_sync = Some(true))]);
+        let client = stage.client;
+        let receiver = stage.receiver(&queue);
+        let sender = stage.sender(&queue);
+        let coordinator = stage.world.clients[client].attach_coordinator("txn", &[]);
+        let token = stage.world.clients[client].declare(coordinator);
+        stage.world.run();
+        let number = stage.outcome(token).strip_prefix("declared ").expect("there is room").parse();
+        let number = Some(number.expect("a number")).filter(|_| in_transaction);
+        stage.hold_disks(true);
+        for (body, header) in [("durable", durable()), ("transient", Header::default())] {
+            let to = (sender, number);
+            let nothing = (&[][..], &[][..]);
+            stage.world.clients[client].send_whole(to, body, &Properties::default(), nothing, &header);
+        }
+        stage.world.run();
+        if let Some(number) = number {
+            stage.world.clients[client].discharge(coordinator, number, false);
+        }
+        assert_eq!(stage.receive(receiver, 10), []);
+        stage.hold_disks(false);
+        stage.world.run();
+        assert_eq!(stage.world.clients[client].bodies(receiver), ["durable", "transient"]);
+        // Nothing is on its way to the disk.
+        stage.post_with(sender, "another", &Header::default());
+        stage.hold_disks(true);
+        stage.world.run();
+        assert_eq!(stage.world.clients[client].bodies(receiver).len(), 3, "in a transaction: {in_transaction}");
+    }
+}
+
+#[test]
+fn s21_nor_does_it_overtake_one_that_has_just_been_synced() {
+    for seed in 0..20 {
+        let queue = name_at(0, 1);
+        let rules = vec![rule(&queue, |rule| rule.deliver_after_sync = Some(true))];
+        let mut stage = Stage::with_rules(1, seed, rules);
+        let (receiver, sender) = (stage.receiver(&queue), stage.sender(&queue));
+        let client = stage.client;
+        stage.world.clients[client].credit(receiver, 1000);
+        stage.world.run();
+        let mut all = Vec::new();
+        for n in 0..40 {
+            let header = if n % 2 == 0 { durable() } else { Header::default() };
+            all.push(n.to_string());
+            stage.post_with(sender, &all[n], &header);
+            for _ in 0..(n * 7 + seed as usize) % 6 {
+                stage.world.tick();
+            }
+        }
+        stage.world.run();
+        assert_eq!(stage.world.clients[client].bodies(receiver), all, "seed {seed}");
+    }
+}
