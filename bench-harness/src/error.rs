@@ -87,19 +87,15 @@ impl fmt::Display for BenchError {
                 path.display()
             ),
             BenchError::NotStarted { what, path, output } => {
-                let output = if output.trim().is_empty() { "it said nothing" } else { output.trim() };
-                write!(formatter, "{} ({what}) did not come up:\n{output}", path.display())
+                write!(formatter, "{} ({what}) did not come up:\n{}", path.display(), said(output))
             }
             BenchError::Ended { what, output } => {
-                let output = if output.trim().is_empty() { "it said nothing" } else { output.trim() };
-                write!(formatter, "{what} has ended while it was measured:\n{output}")
+                write!(formatter, "{what} has ended while it was measured:\n{}", said(output))
             }
             BenchError::System { doing, error } => write!(formatter, "{doing} failed: {error}"),
-            BenchError::Disk { path, error } => write!(
-                formatter,
-                "cannot write in {}: {error}. Name a folder on the disk that is to be measured with --within",
-                path.display()
-            ),
+            BenchError::Disk { path, error } => {
+                write!(formatter, "cannot write in {}: {error}; name another --within", path.display())
+            }
             BenchError::NoCore { core, usable } => write!(
                 formatter,
                 "core {core} is not among those this process may use ({usable:?}); correct --broker-core or \
@@ -114,3 +110,7 @@ impl fmt::Display for BenchError {
 }
 
 impl std::error::Error for BenchError {}
+
+fn said(output: &str) -> &str {
+    if output.trim().is_empty() { "it said nothing" } else { output.trim() }
+}

@@ -152,15 +152,16 @@ impl Row {
 
 const NOTHING: &str = "nothing arrived in the measured time";
 
+/// The heads of a table's columns, and a row's cells.
+type Columns = (fn() -> Vec<String>, fn(&Row) -> Vec<String>);
+
 /// A row a line, the columns that `workload` is about.
 pub fn table(rows: &[Row]) -> String {
-    let is_all = |workload: &str| rows.iter().all(|row| row.workload == workload);
-    let (head, line): (fn() -> Vec<String>, fn(&Row) -> Vec<String>) = if is_all("pingpong") {
-        (latency_head, latency_line)
-    } else if is_all("durable") {
-        (durable_head, durable_line)
-    } else {
-        (rate_head, rate_line)
+    // All rows of a command are of one workload.
+    let (head, line): Columns = match rows.first().map_or("", |row| row.workload) {
+        "pingpong" => (latency_head, latency_line),
+        "durable" => (durable_head, durable_line),
+        _ => (rate_head, rate_line),
     };
     let mut lines = vec![head()];
     lines.extend(rows.iter().map(line));
