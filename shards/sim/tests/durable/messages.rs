@@ -414,7 +414,11 @@ fn s21_a_transient_message_does_not_overtake_a_durable_one_that_waits_for_the_di
         stage.post_with(sender, "another", &Header::default());
         stage.hold_disks(true);
         stage.world.run();
-        assert_eq!(stage.world.clients[client].bodies(receiver).len(), 3, "in a transaction: {in_transaction}");
+        assert_eq!(
+            stage.world.clients[client].bodies(receiver).len(),
+            3,
+            "in a transaction: {in_transaction}"
+        );
     }
 }
 
