@@ -56,11 +56,17 @@ impl Keeper {
         // The fifth is larger than a segment.
         let payload = if place == 5 { vec![5; 300_000] } else { vec![place as u8; 3000] };
         let placed = batch.message(&Message { uid: 1, place, ..Message::default() }, &payload, None);
-        if let Some(position) = place.checked_sub(KEPT).and_then(|old| self.positions.remove(&old)) {
-            batch.remove(&mut [Removal { uid: 1, place: place - KEPT, position }]);
+        let old = place.checked_sub(KEPT).and_then(|old| self.positions.get_key_value(&old));
+        if let Some((&place, &position)) = old {
+            batch.remove(&mut [Removal { uid: 1, place, position }]);
+        }
+        if !batch.has_room() {
+            // The next segment is not there yet, and it is said again when it is.
+            return;
         }
         let write = batch.finish(through).unwrap();
         self.positions.insert(place, write.position(placed));
+        self.positions = self.positions.split_off(&(place + 1).saturating_sub(KEPT));
         self.next += 1;
         self.in_flight = true;
         self.effects.push(Effect::Write { write });
