@@ -229,18 +229,18 @@ impl QueuePlan {
         may_expire || self.replaces || losing.iter().any(|reach| reach.covers(number))
     }
 
-    fn ends(&self, number: usize, sent: &Sent) -> impl Iterator<Item = bool> {
+    fn ends(&self, number: usize, sent: &Sent) -> impl Iterator<Item = Option<bool>> {
         let held = self.expirations.iter().filter(move |(_, reach)| reach.covers(number));
-        held.map(|(expiration, _)| expiration.map_or(sent.ttl_ms.is_some(), |after| after > 0))
+        held.map(|(expiration, _)| expiration.map_or(sent.ends, |after| Some(after > 0)))
     }
 
     /// Whether the time of a message of this queue may end.
     pub(crate) fn may_expire(&self, number: usize, sent: &Sent) -> bool {
-        self.ends(number, sent).any(|ends| ends)
+        self.ends(number, sent).any(|ends| ends != Some(false))
     }
 
     /// Whether it does for certain.
     pub(crate) fn must_expire(&self, number: usize, sent: &Sent) -> bool {
-        self.ends(number, sent).all(|ends| ends)
+        self.ends(number, sent).all(|ends| ends == Some(true))
     }
 }

@@ -232,12 +232,15 @@ impl Oracle {
     fn copy_to(&mut self, queue: usize, number: usize, request: u64) -> usize {
         let Sent { stream, queue: from, .. } = self.messages[number].sent;
         let keeps_order = request > 0 && !self.queues[from].priorities;
+        let may_end = self.queues[from].may_expire(number, &self.messages[number].sent);
         let original = self.messages[number].original;
         let copy = self.copy(queue, original);
         let message = &mut self.messages[copy];
         // It comes from the broker.
         message.sent.peer = usize::MAX;
         message.sent.life = None;
+        // What is left of its time goes with it.
+        message.sent.ends = if may_end { None } else { message.sent.ends.filter(|ends| !ends) };
         message.sent.stream = if keeps_order && stream < MOVED_STREAMS {
             MOVED_STREAMS + (request as usize) * MOVED_STREAMS / (1 << 20) + stream
         } else {

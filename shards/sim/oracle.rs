@@ -37,6 +37,8 @@ pub(crate) struct Sent {
     pub(crate) color: &'static str,
     pub(crate) size: usize,
     pub(crate) ttl_ms: Option<u32>,
+    /// Whether its own time ends; none if that hangs on what its last queue did with it.
+    pub(crate) ends: Option<bool>,
     /// How often its queue had gone when its link was made, if that has a queue.
     pub(crate) life: Option<usize>,
     /// It is not to be available at once.

@@ -576,7 +576,7 @@ fn draw_message(random: &mut Random, plan: &Plan, (queue, stream, peer): (usize,
         1 => 2000,
         _ => random.below(40),
     };
-    Sent {
+    let mut sent = Sent {
         queue,
         stream,
         peer,
@@ -586,9 +586,12 @@ fn draw_message(random: &mut Random, plan: &Plan, (queue, stream, peer): (usize,
         color: COLORS[random.below(COLORS.len())],
         size,
         ttl_ms: (plan.ttl && random.one_in(3)).then(|| 1 + random.below(TTL_MS_MAX as usize) as u32),
+        ends: None,
         life: None,
         is_delayed: plan.delays && random.one_in(4),
-    }
+    };
+    sent.ends = Some(sent.ttl_ms.is_some());
+    sent
 }
 
 /// Gives a message to its client; the token comes back.
