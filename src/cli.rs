@@ -23,6 +23,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::control::Signals;
+
 /// The command did what it was asked to.
 pub const DONE: u8 = 0;
 /// It could not; the message says why.
@@ -83,13 +85,17 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         print!("{}", corelane_shard::properties::help());
         return ExitCode::from(DONE);
     }
-    let cli = match Cli::try_parse_from(with_command(arguments)) {
+    let arguments = with_command(arguments);
+    // Before anything that takes its time, the reading of arguments included: a signal that comes while a broker starts asks for the
+    // same as later.
+    let signals = arguments.get(1).is_some_and(|command| command == "serve").then(Signals::listen);
+    let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         // Help and version come this way, too, with 0.
         Err(error) => error.exit(),
     };
     let result = match cli.command {
-        Command::Serve(arguments) => serve::run(*arguments),
+        Command::Serve(arguments) => serve::run(*arguments, signals.unwrap_or_else(Signals::listen)),
         Command::User(command) => user::run(command),
         Command::Send(arguments) => message::send(&arguments),
         Command::Receive(arguments) => message::receive(&arguments),

@@ -1,6 +1,6 @@
 //! `corelane serve`: the flags and variables as a layer of settings, and the start of the broker.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -177,7 +177,8 @@ Configuration file:
 Signals:
   SIGTERM and SIGINT close all connections and end the broker with exit code 0;
   a second one ends it at once, with 1. SIGHUP reads the configuration file again
-  and changes destinations; a file with a mistake changes nothing."
+  and changes destinations; a file with a mistake changes nothing. One that comes
+  while the broker starts is taken as soon as it runs."
 );
 
 /// A list of cores, as one value.
@@ -233,9 +234,8 @@ impl ServeArguments {
 }
 
 /// Runs a broker until a signal ends it.
-pub(super) fn run(arguments: ServeArguments) -> anyhow::Result<u8> {
-    // Before anything that takes its time: a signal that comes while the broker starts asks for the same as later.
-    let signals = Signals::listen().context("signals cannot be listened for")?;
+pub(super) fn run(arguments: ServeArguments, signals: io::Result<Signals>) -> anyhow::Result<u8> {
+    let signals = signals.context("signals cannot be listened for")?;
     let settings = arguments.clone().settings()?;
     start_log(&settings.log)?;
     let authenticator = authenticator(&settings)?;
@@ -277,8 +277,8 @@ fn start_log(settings: &LogSettings) -> anyhow::Result<()> {
         .with_context(|| format!("{:?} is not a filter for the log", settings.filter))?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .with_target(false);
     if settings.json {
         log.json().init()

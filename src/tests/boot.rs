@@ -92,6 +92,19 @@ fn a_stop_ends_with_zero() {
     }
 }
 
+/// Whatever the process is busy with: here it waits with a complaint about its arguments that is longer than a pipe.
+#[test]
+fn a_broker_takes_signals_before_it_reads_its_arguments() {
+    let unknown = format!("--{}", "x".repeat(100_000));
+    let mut command = with_limits("", &["serve", &unknown]);
+    let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut error = process.stderr.take().unwrap();
+    error.read_exact(&mut [0]).unwrap();
+    kill_process(Pid::from_child(&process), Signal::HUP).unwrap();
+    error.read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(2));
+}
+
 #[test]
 fn connections_beyond_the_file_limit_wait_until_others_go() {
     let echo = Echo::start("ulimit -n 100;", "127.0.0.1:0");

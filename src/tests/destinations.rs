@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -28,14 +29,38 @@ struct Broker {
 
 impl Broker {
     fn start(file: &Path) -> Broker {
+        let mut broker = Broker::begin(file);
+        broker.await_start();
+        broker
+    }
+
+    /// One that has only begun to start.
+    fn begin(file: &Path) -> Broker {
         let mut command = corelane();
         command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "2", "--idle", "park", "--config"]);
         let mut process = command.arg(file).stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
-        let mut broker = Broker { process, address: String::new(), log };
-        let line = broker.log_line("listening address=");
-        line.rsplit_once('=').unwrap().1.clone_into(&mut broker.address);
-        broker
+        Broker { process, address: String::new(), log }
+    }
+
+    fn await_start(&mut self) {
+        let line = self.log_line("listening address=");
+        line.rsplit_once('=').unwrap().1.clone_into(&mut self.address);
+    }
+
+    /// Until it has a handler for the signal that `reload` sends.
+    fn await_handler(&self) {
+        let status = format!("/proc/{}/status", self.process.id());
+        let give_up = Instant::now() + Duration::from_secs(30);
+        loop {
+            let status = std::fs::read_to_string(&status).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            if u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (Signal::HUP.as_raw() - 1) != 0 {
+                return;
+            }
+            assert!(Instant::now() < give_up, "no handler in time: {caught}");
+            std::thread::yield_now();
+        }
     }
 
     /// The next line of the log that has this in it.
@@ -165,6 +190,23 @@ fn a_file_is_read_again_while_the_broker_runs() {
     for queue in &queues {
         assert!(!broker.takes_a_message(queue));
     }
+}
+
+/// A file that is changed while the broker starts holds, whether it was read before or after.
+#[test]
+fn a_file_that_is_to_be_read_again_during_the_start_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broker.toml");
+    std::fs::write(&file, "[destinations.q]\nmessages-max = 1").unwrap();
+    let mut broker = Broker::begin(&file);
+    broker.await_handler();
+    std::fs::write(&file, "[destinations.q]\nmessages-max = 2").unwrap();
+    broker.reload();
+    broker.await_start();
+    broker.log_line("the configuration file was read again");
+    assert!(broker.takes_a_message("q"));
+    while !broker.takes_a_message("q") {}
+    assert!(!broker.takes_a_message("q"));
 }
 
 /// What the file and an operator say together: refused, or named in the log where it is the file that was changed.
