@@ -4,7 +4,9 @@
 //! - rules that passed [`check`] contradict each other for no name at all, wildcards included: two rules that match a name in
 //!   common are looked at for the names they have in common;
 //! - a contradiction names the patterns, the properties, why they do not go together, and what to do instead;
-//! - the dead letters of no queue come back to it by the rules alone, or go over too many stops.
+//! - the dead letters of no queue come back to it by the rules alone, or go over too many stops;
+//! - work grows with the rules, and with how many of those that may contradict each other have names in common: not with the rules'
+//!   square.
 //!
 //! Left out: values that are wrong by themselves (`properties`), and where dead letters go by what single queues were given
 //! (`dead_letter_paths`).
@@ -14,7 +16,8 @@ use std::fmt;
 
 use crate::address::{is_topic_name, names_queue};
 use crate::dead_letter_paths::{DeadLetterPath, Stop, next_stop};
-use crate::destinations::{DestinationRule, Destinations, OverflowRule, merge, pattern_matches};
+use crate::destinations::{DestinationRule, Destinations, OverflowRule, merge, places_of};
+use crate::patterns::{PatternTree, common};
 use crate::properties::find;
 
 /// Rules that do not go together.
@@ -119,14 +122,15 @@ const PAIRS: &[Pair] = &[
 pub fn check(rules: &[DestinationRule]) -> Result<(), Contradiction> {
     let destinations = Destinations::new(rules.to_vec(), true);
     let rules = destinations.rules();
+    let limited = places_of(rules, is_limited);
     for rule in rules {
         if let Some(pair) = conflicts(rule).next() {
             return Err(contradiction(rule, pair.reason()));
         }
-        check_overflow(rule, rules)?;
+        check_overflow(rule, &limited)?;
         check_place(&destinations, rule)?;
     }
-    check_pairs(rules)?;
+    check_pairs(&destinations)?;
     check_dead_letters(&destinations)
 }
 
@@ -177,7 +181,7 @@ fn faults(merged: &DestinationRule, overrides: &DestinationRule) -> impl Iterato
         contradiction: contradiction(merged, pair.reason()),
     };
     // A rule for many queues says how they overflow, whichever of them are limited.
-    let overflow = overrides.overflow.and_then(|_| check_overflow(merged, &[]).err());
+    let overflow = overrides.overflow.and_then(|_| check_overflow(merged, &PatternTree::new([])).err());
     let of_overflow = |contradiction| Fault { properties: OVERFLOW_PROPERTIES, contradiction };
     conflicts(merged).map(of_pair).chain(overflow.map(of_overflow))
 }
@@ -203,14 +207,14 @@ fn conflicts(rule: &DestinationRule) -> impl Iterator<Item = &'static Pair> {
     PAIRS.iter().filter(|pair| pair.are_set.iter().all(|is_set| is_set(rule)))
 }
 
-/// A way to overflow is for queues that can be full: this rule says when, or one about some of the same names.
-fn check_overflow(rule: &DestinationRule, rules: &[DestinationRule]) -> Result<(), Contradiction> {
-    let is_limited =
-        |rule: &DestinationRule| [rule.messages_max, rule.bytes_max].into_iter().flatten().any(|max| max > 0);
+fn is_limited(rule: &DestinationRule) -> bool {
+    [rule.messages_max, rule.bytes_max].into_iter().flatten().any(|max| max > 0)
+}
+
+/// A way to overflow is for queues that can be full: this rule says when, or a limited one about some of the same names.
+fn check_overflow(rule: &DestinationRule, limited: &PatternTree) -> Result<(), Contradiction> {
     let Some(overflow) = rule.overflow else { return Ok(()) };
-    let limited_elsewhere =
-        || rules.iter().any(|other| is_limited(other) && common(&rule.pattern, &other.pattern).is_some());
-    if overflow == OverflowRule::Reject || is_limited(rule) || limited_elsewhere() {
+    if overflow == OverflowRule::Reject || is_limited(rule) || limited.meets(&rule.pattern) {
         return Ok(());
     }
     let what = format!(
@@ -221,14 +225,16 @@ fn check_overflow(rule: &DestinationRule, rules: &[DestinationRule]) -> Result<(
 }
 
 /// Two rules that say what excludes each other, about a name that both match.
-fn check_pairs(rules: &[DestinationRule]) -> Result<(), Contradiction> {
+fn check_pairs(destinations: &Destinations) -> Result<(), Contradiction> {
+    let rules = destinations.rules();
     for pair in PAIRS {
         let [first, second] = pair.are_set;
+        let seconds = places_of(rules, second);
         for a in rules.iter().filter(|rule| first(rule)) {
-            for b in rules.iter().filter(|rule| second(rule)) {
+            for b in seconds.meeting(&a.pattern).into_iter().map(|index| &rules[index]) {
                 let Some(names) = common(&a.pattern, &b.pattern) else { continue };
                 // Another rule may take back what one of them says.
-                let merged = merge(rules.iter().filter(|rule| pattern_matches(&rule.pattern, &names)));
+                let merged = merge(destinations.matching(&names));
                 if pair.are_set.iter().all(|is_set| is_set(&merged)) {
                     let [left, right] = pair.names;
                     let what = format!(
@@ -263,10 +269,8 @@ fn check_dead_letters(destinations: &Destinations) -> Result<(), Contradiction> 
             next = match path.go_on(stop) {
                 Ok(stop) => stop.and_then(|stop| next_stop(destinations, stop.name(), None)),
                 Err(why) => {
-                    let says = |rule: &&DestinationRule| {
-                        rule.dead_letter.is_some() && pattern_matches(&rule.pattern, first.name())
-                    };
-                    let rule = destinations.rules().iter().rfind(says).cloned().unwrap_or_default();
+                    let mut rules = destinations.matching(first.name());
+                    let rule = rules.rfind(|rule| rule.dead_letter.is_some()).cloned().unwrap_or_default();
                     return Err(contradiction(&rule, why));
                 }
             };
@@ -275,34 +279,11 @@ fn check_dead_letters(destinations: &Destinations) -> Result<(), Contradiction> 
     Ok(())
 }
 
-/// The names that two patterns have in common, as a pattern.
-fn common(a: &str, b: &str) -> Option<String> {
-    let (mut left, mut right) = (a.split('.'), b.split('.'));
-    let mut words = Vec::new();
-    loop {
-        match (left.next(), right.next()) {
-            (None, None) => return Some(words.join(".")),
-            (Some(">"), Some(word)) => {
-                words.push(word);
-                words.extend(right);
-                return Some(words.join("."));
-            }
-            (Some(word), Some(">")) => {
-                words.push(word);
-                words.extend(left);
-                return Some(words.join("."));
-            }
-            (Some("*"), Some(word)) | (Some(word), Some("*")) => words.push(word),
-            (Some(word), Some(other)) if word == other => words.push(word),
-            (_, _) => return None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::DEAD_LETTER_STOPS_MAX;
+    use crate::patterns::tests::steps_of;
     use crate::properties::{PropertyValue, set};
 
     /// Rules written as `pattern: name=value name=value`, values as they would be in a file.
@@ -436,19 +417,41 @@ mod tests {
         agree(&["a: dead-letter=x..y"]);
     }
 
+    /// Rules of every kind that is looked at, so many of each.
+    fn many(count: usize) -> Vec<DestinationRule> {
+        let mut lines = vec!["limited.>: messages-max=9".to_owned(), "news.>: topic=true".to_owned()];
+        for n in 0..count {
+            lines.push(format!("a.q{n}: dead-letter=b.q{n} deliveries-max=5"));
+            lines.push(format!("b.q{n}: dead-letter=c.q{n} exclusive=true"));
+            lines.push(format!("c.q{n}.*: non-destructive=true dead-letter=news.q{n}"));
+            lines.push(format!("limited.*.q{n}: overflow=drop-oldest"));
+            // Chains of sixteen.
+            let next = if n % 16 == 15 { "none".to_owned() } else { format!("d.q{}", n + 1) };
+            lines.push(format!("d.q{n}: consumers-max=3 shard=0 dead-letter={next}"));
+        }
+        rules(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// Of a file, and of a change of one queue.
     #[test]
-    fn patterns_meet() {
-        let check = |a, b, expect: Option<&str>| {
-            assert_eq!(common(a, b).as_deref(), expect, "{a} {b}");
-            assert_eq!(common(b, a).as_deref(), expect, "{b} {a}");
+    fn the_work_for_four_times_as_many_rules_is_four_times_as_much() {
+        let work = |count: usize| {
+            let rules = many(count);
+            let of_file = steps_of(|| assert_eq!(check(&rules), Ok(())));
+            let destinations = Destinations::new(rules, true);
+            let given = &rules_of_one("dead-letter=a.q1");
+            let of_queue = steps_of(|| {
+                assert_eq!(check_overrides(&destinations, "x", None, given), Ok(()));
+                assert_eq!(next_stop(&destinations, "a.q1", None), Some(Stop::Queue("b.q1".into())));
+            });
+            (of_file, of_queue)
         };
-        check("a.b", "a.b", Some("a.b"));
-        check("a.b", "a.c", None);
-        check("a.*", "*.b", Some("a.b"));
-        check("a.>", "*.b", Some("a.b"));
-        check("a.>", "a", None);
-        check("a.>", "*.*.c", Some("a.*.c"));
-        check(">", "a.>", Some("a.>"));
-        check("*", ">", Some("*"));
+        let ((few, of_queue), (many, of_queue_of_many)) = (work(400), work(1600));
+        assert!(few < many && many <= 4 * few, "{few}, {many}");
+        assert_eq!(of_queue, of_queue_of_many);
+    }
+
+    fn rules_of_one(properties: &str) -> DestinationRule {
+        rules(&[&format!("x: {properties}")]).swap_remove(0)
     }
 }

@@ -10,13 +10,15 @@
 //!
 //! What is said of one queue while the broker runs (its overrides) is one more exact rule, above all others.
 //!
-//! Left out: where rules come from and what values they may have (`properties`); which exclude each other (`contradictions`).
+//! Left out: which patterns match a name (`patterns`); where rules come from and what values they may have (`properties`); which
+//! exclude each other (`contradictions`).
 
 use std::sync::Arc;
 
 use corelane_engine::{Dispatch, Overflow, Prefetch, QueueProperties, RedeliveryDelay};
 
 use crate::address::names_queue;
+use crate::patterns::PatternTree;
 
 /// Unsettled messages that a queue whose rules say `prefetch = 0`, with no parent that says more, allows a consumer.
 pub const PREFETCH_INHERITED: u32 = 5;
@@ -97,8 +99,11 @@ pub struct RedeliveryRule {
 pub struct Destinations {
     /// The least specific first.
     rules: Vec<DestinationRule>,
-    /// The rules that name a shard.
-    pins: Vec<usize>,
+    /// Where each of them stands.
+    places: PatternTree,
+    /// The rules among them that name a shard, and those that say whether a name is a topic's: these are asked for with messages.
+    pins: PatternTree,
+    topics: PatternTree,
     auto_create: bool,
 }
 
@@ -122,8 +127,10 @@ impl Destinations {
     pub fn new(mut rules: Vec<DestinationRule>, auto_create: bool) -> Self {
         // The last one wins. The sort is stable, so of rules of one pattern that is the later one.
         rules.sort_by_cached_key(|rule| (specificity(&rule.pattern), rule.pattern.clone()));
-        let pins = (0..rules.len()).filter(|index| rules[*index].shard.is_some()).collect();
-        Destinations { rules, pins, auto_create }
+        let places = places_of(&rules, |_| true);
+        let pins = places_of(&rules, |rule| rule.shard.is_some());
+        let topics = places_of(&rules, |rule| rule.topic.is_some());
+        Destinations { rules, places, pins, topics, auto_create }
     }
 
     /// The rules, the least specific first.
@@ -148,20 +155,32 @@ impl Destinations {
 
     /// The rule that makes a plain name a topic's.
     pub(crate) fn topic_rule(&self, name: &str) -> Option<&DestinationRule> {
-        let says = |rule: &&DestinationRule| rule.topic.is_some() && pattern_matches(&rule.pattern, name);
-        self.rules.iter().rfind(says).filter(|rule| rule.topic == Some(true))
+        self.last_of(&self.topics, name).filter(|rule| rule.topic == Some(true))
     }
 
     /// The shard that a name is pinned to.
     pub(crate) fn pin(&self, name: &str) -> Option<u64> {
-        let pins = self.pins.iter().rev().map(|index| &self.rules[*index]);
-        pins.filter(|rule| pattern_matches(&rule.pattern, name)).find_map(|rule| rule.shard)
+        self.last_of(&self.pins, name)?.shard
+    }
+
+    /// The most specific rule of those in a tree that match a name.
+    fn last_of(&self, tree: &PatternTree, name: &str) -> Option<&DestinationRule> {
+        let mut last = None;
+        tree.matching(name, |index| last = last.max(Some(index)));
+        last.map(|index| &self.rules[index])
+    }
+
+    /// The rules that match a name, or all names of a pattern, the least specific first.
+    pub(crate) fn matching(&self, name: &str) -> impl DoubleEndedIterator<Item = &DestinationRule> {
+        let mut found = Vec::new();
+        self.places.matching(name, |index| found.push(index));
+        found.sort_unstable();
+        found.into_iter().map(|index| &self.rules[index])
     }
 
     /// What the rules say about a name, as one rule.
     pub(crate) fn merged(&self, name: &str, overrides: Option<&DestinationRule>) -> DestinationRule {
-        let matching = self.rules.iter().filter(|rule| pattern_matches(&rule.pattern, name));
-        let mut merged = merge(matching.chain(overrides));
+        let mut merged = merge(self.matching(name).chain(overrides));
         // A rule for all queues is none for the one that it leads to.
         if merged.dead_letter.as_deref().is_some_and(|to| names_queue(to, name)) {
             merged.dead_letter = None;
@@ -221,6 +240,12 @@ impl Destinations {
             deliver_after_sync: rule.deliver_after_sync == Some(true),
         }
     }
+}
+
+/// Where those rules stand, among all, that are meant.
+pub(crate) fn places_of(rules: &[DestinationRule], is_meant: fn(&DestinationRule) -> bool) -> PatternTree {
+    let meant = rules.iter().enumerate().filter(|(_, rule)| is_meant(rule));
+    PatternTree::new(meant.map(|(index, rule)| (index, &*rule.pattern)))
 }
 
 /// Merges rules about one name, the least specific first.
@@ -324,20 +349,6 @@ pub(crate) fn is_wildcard(pattern: &str) -> bool {
 fn specificity(pattern: &str) -> (bool, usize, bool) {
     let literal_words = pattern.split('.').filter(|word| !matches!(*word, "*" | ">")).count();
     (!is_wildcard(pattern), literal_words, !pattern.ends_with('>'))
-}
-
-/// Whether all names that match `name` (which may be a pattern itself) match `pattern`.
-pub(crate) fn pattern_matches(pattern: &str, name: &str) -> bool {
-    let mut words = name.split('.');
-    for part in pattern.split('.') {
-        match (part, words.next()) {
-            (">", Some(_)) => return true,
-            ("*", Some(word)) if word != ">" => {}
-            (part, Some(word)) if part == word => {}
-            (_, _) => return false,
-        }
-    }
-    words.next().is_none()
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ mod memory;
 mod message;
 mod participant;
 mod parts;
+mod patterns;
 mod peers;
 mod producers;
 pub mod properties;

@@ -44,12 +44,12 @@ impl Tables {
 
     /// Notes where rules name shards, in the text of this file.
     pub fn note_pins(&mut self, file: &Path, text: &str) {
-        let pin = |rule: &DestinationRule| {
-            let (pattern, shard) = (rule.pattern.clone(), rule.shard?);
-            let line = self.line(text, &pattern);
-            Some(Pin { pattern, shard, file: file.to_owned(), line })
+        let ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).collect();
+        let pin = |(rule, place): (&DestinationRule, &Range<usize>)| {
+            let line = 1 + ends.partition_point(|end| *end < place.start);
+            Some(Pin { pattern: rule.pattern.clone(), shard: rule.shard?, file: file.to_owned(), line })
         };
-        self.pins = self.rules.iter().filter_map(pin).collect();
+        self.pins = self.rules.iter().zip(&self.places).filter_map(pin).collect();
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariants: a file that cannot be used changes nothing, and the log says why; what differs and cannot be changed is named.
 //! Left out: when it is read (`control`, on SIGHUP), how shards take it over (`Shard`).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -96,12 +97,11 @@ fn fixed_differences(started: &ServeSettings, read: &ServeSettings) -> Vec<Strin
 
 /// The destinations that one of the two pins to another shard than the other does.
 fn moved_pins(started: &ServeSettings, read: &ServeSettings) -> Vec<String> {
-    let shard_of = |pins: &[Pin], pattern: &str| {
-        pins.iter().rev().find(|pin| pin.pattern == pattern).map(|pin| pin.shard)
+    let shards = |pins: &[Pin]| -> BTreeMap<String, u64> {
+        pins.iter().map(|pin| (pin.pattern.clone(), pin.shard)).collect()
     };
-    let mut patterns: Vec<&str> = started.pins.iter().chain(&read.pins).map(|pin| &*pin.pattern).collect();
-    patterns.sort_unstable();
-    patterns.dedup();
-    patterns.retain(|pattern| shard_of(&started.pins, pattern) != shard_of(&read.pins, pattern));
-    patterns.into_iter().map(|pattern| format!("the shard of destination {pattern:?}")).collect()
+    let (before, after) = (shards(&started.pins), shards(&read.pins));
+    let patterns: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let moved = patterns.into_iter().filter(|pattern| before.get(*pattern) != after.get(*pattern));
+    moved.map(|pattern| format!("the shard of destination {pattern:?}")).collect()
 }

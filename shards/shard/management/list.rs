@@ -8,8 +8,8 @@ use super::kinds::Kind;
 use super::question::{ListQuestion, RowLink, Rows};
 use super::{connections, consumers, queues, shards, subscriptions};
 use crate::Shard;
-use crate::destinations::pattern_matches;
 use crate::limits::{ANSWER_BYTES_MAX, LIST_ROWS_MAX, LIST_STEPS_MAX};
+use crate::patterns::pattern_matches;
 
 impl Shard {
     /// Looks at so many entities from an index on, and shows those that are asked for.
