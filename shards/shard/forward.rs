@@ -4,13 +4,16 @@
 //! window of its own: who makes many of them asks [`may_route`](Shard::may_route) first, and waits. An address may be a topic's, too.
 //!
 //! The queue in which a dead letter has died is told when it could not be stored: at once, or by the answer of the shard it went to.
+//!
+//! A message that is kept where it was is hidden in its new queue, on another shard, until it is gone there for good. So nobody
+//! has it before it is in one place only, and whatever is lost in a crash, it is never had twice.
 
 use corelane_engine::{Origin, QueueId};
 
 use crate::Shard;
 use crate::address::{Address, is_topic_name};
 use crate::dead_letters::LostDeadLetter;
-use crate::mail::{ForwardedMessage, HandoffTarget, Mail, PublishOutcome};
+use crate::mail::{Arrived, ForwardedMessage, HandoffTarget, Mail, PublishOutcome};
 use crate::message::Message;
 use crate::publish::{Arrival, Timing};
 use crate::subscription::Publisher;
@@ -90,6 +93,7 @@ impl Shard {
             self.dissolve(message);
             return PublishOutcome::NoQueue;
         }
+        let is_alone = routes.elsewhere.len() == 1 && routes.here.is_none();
         let message = message.passed();
         let mut outcome = PublishOutcome::Stored;
         for (shard, routed) in &routes.elsewhere {
@@ -99,7 +103,8 @@ impl Shard {
                 outcome = outcome.and(self.store_internal(now, &target, message));
             } else {
                 // One of several shards that has it does not speak for the others.
-                self.forward(*shard, ForwardedMessage { target, died_in, origin: None, message });
+                let origin = self.origin_in_hand().filter(|_| is_alone);
+                self.forward(*shard, ForwardedMessage { target, died_in, origin, message });
             }
         }
         match &routes.here {
@@ -123,11 +128,24 @@ impl Shard {
     pub(crate) fn on_forward(&mut self, now: u64, from: usize, messages: Vec<ForwardedMessage>) {
         let mark = self.said();
         let count = messages.len();
-        let (mut bytes, mut lost) = (0, Vec::new());
-        for ForwardedMessage { target, died_in, origin, mut message } in messages {
+        let (mut bytes, mut lost, mut hidden) = (0, Vec::new(), Vec::new());
+        for (index, ForwardedMessage { target, died_in, origin, mut message }) in
+            messages.into_iter().enumerate()
+        {
             bytes += message.memory();
             message.origin = origin.map(Box::new);
-            let outcome = self.store_internal(now, &target, message);
+            let outcome = match origin {
+                // It is in all queues that it goes to, or after a crash in none of them.
+                Some(_) => {
+                    self.begin_group();
+                    self.hiding = Some(Vec::new());
+                    let outcome = self.store_internal(now, &target, message);
+                    hidden.extend(self.hiding.take().into_iter().flatten().map(|arrived| (index, arrived)));
+                    self.end_group();
+                    outcome
+                }
+                None => self.store_internal(now, &target, message),
+            };
             self.counters.count_forward_refused(outcome);
             if let Some(died_in) = died_in.filter(|_| outcome != PublishOutcome::Stored) {
                 let to = match target {
@@ -137,7 +155,14 @@ impl Shard {
                 lost.push(LostDeadLetter { died_in, to, outcome });
             }
         }
-        self.post_kept(mark, from, Mail::Forwarded { count, bytes, lost });
+        self.post_kept(mark, from, Mail::Forwarded { count, bytes, lost, hidden });
+    }
+
+    /// What was hidden is gone where it was: consumers may have it.
+    pub(crate) fn reveal(&mut self, now: u64, hidden: &[Arrived]) {
+        for Arrived { queue, place } in hidden {
+            self.engine.commit_pending(now, *queue, *place);
+        }
     }
 
     fn store_internal(&mut self, now: u64, target: &HandoffTarget, message: Message) -> PublishOutcome {

@@ -96,6 +96,15 @@ impl Shard {
         }
     }
 
+    /// Lets a queue that is empty take over what waits for that.
+    pub(crate) fn take_over_rules(&mut self, now: u64, queue: QueueId) {
+        if self.queues.get(queue).is_some_and(|node| node.waiting_rules)
+            && self.engine.depth(queue).is_some_and(|depth| depth.messages == 0)
+        {
+            self.apply_properties(now, queue);
+        }
+    }
+
     /// Those for which rules and overrides say something else than what holds.
     pub(crate) fn waiting(&self, queue: QueueId, node: &QueueNode) -> Vec<Kept> {
         if !node.waiting_rules {

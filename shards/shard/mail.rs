@@ -100,8 +100,11 @@ pub enum Mail {
 
     /// To queues' home: messages of the broker's own making, in order.
     Forward(Vec<ForwardedMessage>),
-    /// From the home: so many of them, of so many bytes, were taken in, but for those that could not be stored.
-    Forwarded { count: usize, bytes: u64, lost: Vec<LostDeadLetter> },
+    /// From the home: so many of them, of so many bytes, were taken in, but for those that could not be stored. `hidden` are in queues
+    /// there, each with its index in what was sent.
+    Forwarded { count: usize, bytes: u64, lost: Vec<LostDeadLetter>, hidden: Vec<(usize, Arrived)> },
+    /// To the home: they are gone where they were, so consumers may have them.
+    Reveal(Vec<Arrived>),
 
     /// To a dynamic node's home: its link or connection ended.
     DeleteQueue { queue: QueueId },
@@ -227,6 +230,13 @@ pub struct ForwardedMessage {
     /// Where it was, if that was written: once it is kept elsewhere, it is not there any more.
     pub(crate) origin: Option<journal::Origin>,
     pub message: Message,
+}
+
+/// A message that nobody sees before the one that it is a copy of is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    pub queue: QueueId,
+    pub place: Place,
 }
 
 /// What became of messages that were handed off one after the other.

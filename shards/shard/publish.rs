@@ -263,11 +263,7 @@ impl Shard {
         let mut last_value = None;
         let mut makes_wait = false;
         let mut keeping = Keeping::Not;
-        if self.queues.get(queue).is_some_and(|node| node.waiting_rules)
-            && self.engine.depth(queue).is_some_and(|depth| depth.messages == 0)
-        {
-            self.apply_properties(now, queue);
-        }
+        self.take_over_rules(now, queue);
         if let Some(node) = self.queues.get(queue) {
             let destination = &node.destination;
             // Messages of the broker's own making keep what they say.
@@ -303,7 +299,8 @@ impl Shard {
             self.note_replaced();
         }
         let waits = keeping == Keeping::Not && self.waits_behind_unsynced(queue);
-        let pending = transaction.is_some() || waits || keeping == Keeping::BeforeDelivery;
+        let hides = waits || self.hiding.is_some() || keeping == Keeping::BeforeDelivery;
+        let pending = hides || transaction.is_some();
         let publication =
             Publication { message, priority, expires_at, held_until, origin, pending, last_value };
         let place = match self.engine.enqueue(now, queue, publication) {

@@ -32,7 +32,7 @@ use crate::limits::{
     CONTRADICTION_WARNINGS_MAX, DROP_WARNINGS_MAX, HIDDEN_WARNINGS_MAX, KEPT_WARNINGS_MAX, LOST_WARNINGS_MAX,
     OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX,
 };
-use crate::mail::{ConnectionId, Mail};
+use crate::mail::{Arrived, ConnectionId, Mail};
 use crate::management::Management;
 use crate::message::Message;
 use crate::participant::Participations;
@@ -133,6 +133,8 @@ pub struct Shard {
     pub(crate) roomy: VecDeque<QueueId>,
     /// A dead letter for whose way there was no room.
     pub(crate) dead_letter_waits: Option<DeadLetterOnItsWay>,
+    /// What is stored now is hidden, and noted here.
+    pub(crate) hiding: Option<Vec<Arrived>>,
     /// Of queues whose names have become topics'.
     pub(crate) hidden_warnings: Warnings,
     /// Of dead letters that went round in a circle.
@@ -219,6 +221,7 @@ impl Shard {
             dynamic_names: 0,
             roomy: VecDeque::new(),
             dead_letter_waits: None,
+            hiding: None,
             hidden_warnings: Warnings::new(HIDDEN_WARNINGS_MAX),
             drop_warnings: Warnings::new(DROP_WARNINGS_MAX),
             lost_warnings: Warnings::new(LOST_WARNINGS_MAX),
@@ -547,13 +550,14 @@ impl Shard {
             Mail::EndSubscription { name, link } => self.end_subscription(now, &name, link),
             Mail::Destinations(destinations) => self.on_destinations(destinations),
             Mail::Forward(messages) => self.on_forward(now, from, messages),
-            Mail::Forwarded { count, bytes, lost } => {
+            Mail::Forwarded { count, bytes, lost, hidden } => {
                 self.peers.forwards_answered(from, count, bytes);
-                self.forwards_kept(from, count);
+                self.forwards_kept(from, count, hidden);
                 for letter in lost {
                     self.note_lost(now, &letter);
                 }
             }
+            Mail::Reveal(hidden) => self.reveal(now, &hidden),
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
             Mail::Retired { transaction, count, late } => {
                 let failure = (late > 0).then_some(Failure::Late);

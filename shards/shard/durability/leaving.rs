@@ -2,8 +2,9 @@
 //!
 //! When it is kept where it goes. On this shard both are said in one group. On other shards it is when all of them have answered, which
 //! they do when they have synced it: until then its record stays, so that after a crash it is never nowhere. Nor is it twice: what is
-//! written of it in its new queue says where it was, and a start takes away what is there. Only of what went to a topic, which several
-//! shards have, each may have it once more.
+//! written of it in its new queue says where it was, and a start takes away what is there. That record cannot be gone before the one
+//! here is, as nobody has the message there until that is synced; so nobody has to remember what came from where. Only of what went to
+//! a topic, which several shards have, each may have it once more.
 
 use std::collections::VecDeque;
 
@@ -13,6 +14,7 @@ use slab::Slab;
 
 use super::Durability;
 use crate::Shard;
+use crate::mail::Arrived;
 use crate::message::Message;
 
 /// Where a message was, and where what was written of it lies.
@@ -44,6 +46,8 @@ pub(super) struct Departure {
     pub(super) source: Source,
     /// Shards that have yet to answer.
     unanswered: u32,
+    /// Where it is hidden until it is gone here.
+    hidden: Vec<(usize, Arrived)>,
 }
 
 impl Leaving {
@@ -88,7 +92,7 @@ impl Shard {
         let Some(source) = source else { return };
         self.begin_group();
         if let Some(durability) = &mut self.durability {
-            let departure = Departure { source, unanswered: 0 };
+            let departure = Departure { source, unanswered: 0, hidden: Vec::new() };
             durability.leaving.in_hand = Some(durability.leaving.departures.insert(departure));
         }
     }
@@ -97,6 +101,11 @@ impl Shard {
     pub(crate) fn origin_in_hand(&self) -> Option<Origin> {
         let leaving = &self.durability.as_ref()?.leaving;
         let Source { queue, place, .. } = leaving.get(leaving.in_hand?)?.source;
+        self.origin_of(queue, place)
+    }
+
+    /// What the journal calls a place.
+    pub(crate) fn origin_of(&self, queue: QueueId, place: Place) -> Option<Origin> {
         let uid = self.queues.get(queue)?.kept.as_ref()?.uid;
         Some(Origin { uid, place: place.0 })
     }
@@ -108,14 +117,18 @@ impl Shard {
         self.end_group();
     }
 
-    /// Another shard has stored so many of the messages that went there.
-    pub(crate) fn forwards_kept(&mut self, from: usize, count: usize) {
-        for _ in 0..count {
+    /// Another shard has stored so many of the messages that went there, some of them hidden.
+    pub(crate) fn forwards_kept(&mut self, from: usize, count: usize, hidden: Vec<(usize, Arrived)>) {
+        let mut hidden = hidden.into_iter().peekable();
+        for index in 0..count {
             let Some(durability) = &mut self.durability else { return };
             let Leaving { departures, awaited, .. } = &mut durability.leaving;
             let Some(Some(key)) = awaited[from].pop_front() else { continue };
             if let Some(departure) = departures.get_mut(key) {
                 departure.unanswered -= 1;
+                while let Some((_, arrived)) = hidden.next_if(|(of, _)| *of == index) {
+                    departure.hidden.push((from, arrived));
+                }
             }
             self.end_if_gone(key);
         }
@@ -125,8 +138,9 @@ impl Shard {
         let Some(durability) = &mut self.durability else { return };
         let departures = &mut durability.leaving.departures;
         if departures.get(key).is_some_and(|departure| departure.unanswered == 0) {
-            let Source { queue, place, position } = departures.remove(key).source;
+            let Departure { source: Source { queue, place, position }, hidden, .. } = departures.remove(key);
             self.say_removed(queue, place, position);
+            hidden.into_iter().for_each(|(shard, arrived)| self.reveal_there(shard, arrived));
         }
     }
 

@@ -35,7 +35,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::Shard;
 use crate::effect::Effect;
 use crate::limits::SEGMENT_RETRY_US;
-use crate::mail::TransactionKey;
+use crate::mail::{Arrived, TransactionKey};
 use crate::message::Message;
 use crate::queues::{QueueKind, QueueNode};
 use batch::Placing;
@@ -287,7 +287,14 @@ impl Shard {
 
     /// The message at this place was stored. `waits`: it is not kept, and nobody sees it before what was said is synced.
     pub(crate) fn keep_stored(&mut self, queue: QueueId, place: Place, keeping: Keeping, waits: bool) {
+        let is_hidden = self.hiding.is_some();
+        if let Some(hidden) = &mut self.hiding {
+            hidden.push(Arrived { queue, place });
+        }
         match keeping {
+            // It is shown by whoever hides it.
+            Keeping::BeforeDelivery if is_hidden => self.keep_message(queue, place, Keeping::Kept),
+            Keeping::Not if is_hidden => {}
             Keeping::Kept | Keeping::BeforeDelivery => self.keep_message(queue, place, keeping),
             Keeping::Not if waits => self.reveal_kept(queue, place),
             Keeping::Not => {}
@@ -418,6 +425,7 @@ impl Shard {
                 );
                 self.effects.push(Effect::Warn { text });
                 self.stop_unwritten();
+                self.reveal_all_there();
             }
         }
     }

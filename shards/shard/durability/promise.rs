@@ -8,7 +8,7 @@ use super::Said;
 use crate::Shard;
 use crate::effect::Effect;
 use crate::event::ConnectionSlot;
-use crate::mail::{Handoff, LinkRef, Mail, PublishOutcome, Stored, TransactionKey, Vote};
+use crate::mail::{Arrived, Handoff, LinkRef, Mail, PublishOutcome, Stored, TransactionKey, Vote};
 use crate::management::Answer;
 use crate::publish::Delivery;
 
@@ -20,6 +20,8 @@ pub(super) enum Promise {
     HandoffStored { to: usize, handoff: Handoff },
     /// Another shard gets this.
     Post { to: usize, mail: Mail },
+    /// Another shard shows what is gone here.
+    Reveal { to: usize, hidden: Vec<Arrived> },
     /// This shard's own vote counts.
     Voted { transaction: TransactionKey, vote: Vote },
     /// The transaction is committed: those with a part in it are told.
@@ -99,6 +101,38 @@ impl Shard {
         match (self.said_since(mark), &mut self.durability) {
             (Some(ticket), Some(durability)) => durability.promise(ticket, Promise::Post { to, mail }),
             (_, _) => self.post(to, Lane::Control, mail),
+        }
+    }
+
+    /// What is hidden on another shard is shown when what was said is synced. After a write has failed nothing is for good, and it is
+    /// shown at once.
+    pub(super) fn reveal_there(&mut self, to: usize, arrived: Arrived) {
+        let Some(durability) = self.durability.as_mut().filter(|durability| !durability.journal.is_failed())
+        else {
+            return self.post(to, Lane::Control, Mail::Reveal(vec![arrived]));
+        };
+        let ticket = durability.journal.said();
+        match durability.promises.back_mut() {
+            Some((last_ticket, Promise::Reveal { to: other, hidden }))
+                if *other == to && *last_ticket > durability.begun =>
+            {
+                hidden.push(arrived);
+                *last_ticket = ticket;
+            }
+            Some(_) | None => durability.promise(ticket, Promise::Reveal { to, hidden: vec![arrived] }),
+        }
+    }
+
+    /// A write has failed: what other shards hide until it is gone here is shown.
+    pub(super) fn reveal_all_there(&mut self) {
+        let Some(durability) = &mut self.durability else { return };
+        let is_reveal = |(_, promise): &(Ticket, Promise)| matches!(promise, Promise::Reveal { .. });
+        let (reveals, others): (Vec<_>, Vec<_>) = durability.promises.drain(..).partition(is_reveal);
+        durability.promises = others.into();
+        for (_, promise) in reveals {
+            if let Promise::Reveal { to, hidden } = promise {
+                self.post(to, Lane::Control, Mail::Reveal(hidden));
+            }
         }
     }
 
@@ -186,6 +220,7 @@ impl Shard {
             Promise::Stored(stored) => self.on_kept(&stored),
             Promise::HandoffStored { to, handoff } => self.answer_handoff(to, handoff),
             Promise::Post { to, mail } => self.post(to, Lane::Control, mail),
+            Promise::Reveal { to, hidden } => self.post(to, Lane::Control, Mail::Reveal(hidden)),
             Promise::Voted { transaction, vote } => self.on_voted(now, self.index, transaction, vote),
             Promise::Decided { transaction, parts } => self.on_decision_kept(now, transaction, &parts),
             Promise::Done { transaction } => self.on_part_done(now, transaction),

@@ -1,8 +1,8 @@
 //! How does an operator look at the messages of a queue, and move, copy or delete them? What is seen of each one is `show`'s.
 //!
 //! A slice at a time: each question looks at [`SWEEP_STEPS_MAX`] messages. To a queue of the same shard a message moves in one step.
-//! To one elsewhere it is copied first and leaves when it has arrived; if a consumer takes it in between, both have it. Until such a
-//! move has ended, others that would move, copy or delete messages of the queue are refused. A message goes as it
+//! To one elsewhere it is copied first, leaves when it has arrived, and is shown there when it has left; if a consumer takes it in
+//! between, it stays where it is. Until such a move has ended, others that would move, copy or delete messages of the queue are refused. A message goes as it
 //! stands: with what is left of its time to live and of the delay that its sender asked for, and with its deaths. Its place and the
 //! counts of its deliveries are new, and an `expiration` of its new queue counts from then on. What consumers hold stays with them.
 
@@ -16,7 +16,7 @@ use super::reply::{Fault, Status};
 use super::request::place_text;
 use crate::Shard;
 use crate::limits::{ANSWER_BYTES_MAX, SWEEP_BYTES_MAX, SWEEP_STEPS_MAX};
-use crate::mail::{PublishOutcome, Refusal};
+use crate::mail::{Arrived, PublishOutcome, Refusal};
 use crate::message::Message;
 use crate::publish::{Arrival, Timing};
 
@@ -145,7 +145,8 @@ impl Shard {
         // A dead letter has had its time; what it has is its queue's.
         let expires_at = view.expires_at.filter(|_| !message.is_dead_letter());
         let timing = Timing::Standing { held_until, expires_at };
-        Some(Moved { place, message: message.moved(&mut self.buffers), timing })
+        let origin = self.origin_of(queue, place).filter(|_| message.is_kept);
+        Some(Moved { place, message: message.moved(&mut self.buffers), timing, origin })
     }
 
     /// Whether messages can be moved to a queue of this shard. One that is not there is made with the first of them.
@@ -171,30 +172,43 @@ impl Shard {
     }
 
     /// Takes in messages from another shard, in order, until one finds no room.
-    pub(crate) fn put(&mut self, now: u64, name: &str, messages: Vec<Moved>) -> Answer {
+    pub(crate) fn put(&mut self, now: u64, name: &str, messages: Vec<Moved>, hides: bool) -> Answer {
         let (mut count, mut outcome) = (0, PublishOutcome::Stored);
-        for moved in messages {
+        self.hiding = hides.then(Vec::new);
+        for mut moved in messages {
             if outcome != PublishOutcome::Stored {
                 self.dissolve(moved.message);
                 continue;
             }
+            moved.message.origin = moved.origin.filter(|_| hides).map(Box::new);
             outcome = self.store_moved(now, name, moved);
             count += usize::from(outcome == PublishOutcome::Stored);
         }
-        Answer::Stored { count, outcome }
+        let hidden = self.hiding.take().unwrap_or_default();
+        Answer::Stored { count, outcome, hidden }
+    }
+
+    /// What of the messages that were put here has left its queue, and what has not.
+    pub(crate) fn end_put(&mut self, now: u64, shown: &[Arrived], dropped: &[Arrived]) -> Answer {
+        self.reveal(now, shown);
+        for Arrived { queue, place } in dropped {
+            self.engine.drop_pending(*queue, *place);
+        }
+        Answer::ok(Pairs::new())
     }
 
     /// Removes messages that have arrived elsewhere.
     pub(crate) fn remove_messages(&mut self, now: u64, name: &str, places: &[Place]) -> Answer {
-        let Some(queue) = self.queues.find(name) else { return self.no_queue(name) };
-        let mut count = 0;
+        let queue = self.queues.find(name);
+        let mut removed = Vec::new();
         for place in places {
-            if let Some(message) = self.engine.remove(now, queue, *place) {
+            let message = queue.and_then(|queue| Some((queue, self.engine.remove(now, queue, *place)?)));
+            removed.push(message.is_some());
+            if let Some((queue, message)) = message {
                 self.discard(queue, *place, message);
-                count += 1;
             }
         }
-        Answer::Stored { count, outcome: PublishOutcome::Stored }
+        Answer::Removed(removed)
     }
 
     fn store_moved(&mut self, now: u64, name: &str, moved: Moved) -> PublishOutcome {

@@ -17,7 +17,7 @@ use super::question::{
 use super::reply::{Fault, Reply, Status};
 use super::request::{Command, Mark, Query, Sweep};
 use crate::limits::{ANSWER_BYTES_MAX, SWEEP_STEPS_MAX};
-use crate::mail::{LinkRef, PublishOutcome};
+use crate::mail::{Arrived, LinkRef, PublishOutcome};
 
 /// What comes next.
 #[derive(Debug)]
@@ -96,6 +96,11 @@ enum SweepPhase {
     },
     /// Those that arrived leave.
     Remove {
+        hidden: Vec<Arrived>,
+        outcome: PublishOutcome,
+    },
+    /// Those that have left are shown.
+    Reveal {
         outcome: PublishOutcome,
     },
 }
@@ -211,6 +216,7 @@ impl Plan {
                 Answer::Rows(_)
                 | Answer::Swept(_)
                 | Answer::Stored { .. }
+                | Answer::Removed(_)
                 | Answer::LeadsTo(_)
                 | Answer::Explained(_)
                 | Answer::Links(_),
@@ -221,12 +227,12 @@ impl Plan {
     }
 
     /// Whether the answer that comes next has to be acted upon, even if nobody hears of it any more: messages that are moved are in both
-    /// queues.
+    /// queues, and hidden in one.
     pub(crate) fn is_halfway(&self) -> bool {
         match self {
             Plan::Sweep(sweeping) => {
                 let is_move = matches!(sweeping.sweep.action, SweepAction::Move { .. });
-                is_move && matches!(sweeping.phase, SweepPhase::Put { .. })
+                is_move && matches!(sweeping.phase, SweepPhase::Put { .. } | SweepPhase::Remove { .. })
             }
             Plan::One | Plan::Search { .. } | Plan::List(_) | Plan::Explain(_) | Plan::Follow(_) => false,
         }
@@ -416,20 +422,30 @@ impl Sweeping {
                 self.slice(layout)
             }
             (SweepPhase::Slice, Answer::Swept(swept)) => self.take_slice(swept, layout),
-            (SweepPhase::Put { places }, Answer::Stored { count, outcome }) => {
+            (SweepPhase::Put { places }, Answer::Stored { count, outcome, hidden }) => {
                 let mut places = std::mem::take(places);
                 places.truncate(count);
                 if matches!(self.sweep.action, SweepAction::Move { .. }) && !places.is_empty() {
-                    self.phase = SweepPhase::Remove { outcome };
+                    self.phase = SweepPhase::Remove { hidden, outcome };
                     let queue = self.sweep.queue.clone();
                     return Step::Ask((layout.home)(&queue), Question::Remove { queue, places });
                 }
                 self.done += places.len() as u64;
                 self.go_on(outcome, layout)
             }
-            (SweepPhase::Remove { outcome }, Answer::Stored { count, .. }) => {
+            (SweepPhase::Remove { hidden, outcome }, Answer::Removed(removed)) => {
+                let (hidden, outcome) = (std::mem::take(hidden), *outcome);
+                self.done += removed.iter().filter(|removed| **removed).count() as u64;
+                self.phase = SweepPhase::Reveal { outcome };
+                let (mut shown, mut dropped) = (Vec::new(), Vec::new());
+                for (arrived, removed) in hidden.into_iter().zip(removed) {
+                    if removed { shown.push(arrived) } else { dropped.push(arrived) }
+                }
+                let queue: Box<str> = self.target().unwrap_or_default().into();
+                Step::Ask((layout.home)(&queue), Question::Reveal { queue, shown, dropped })
+            }
+            (SweepPhase::Reveal { outcome }, Answer::Said { .. }) => {
                 let outcome = *outcome;
-                self.done += count as u64;
                 self.go_on(outcome, layout)
             }
             (_, answer) => unreachable!("a shard answers what it was asked, not {answer:?}"),
@@ -445,7 +461,8 @@ impl Sweeping {
         };
         let places = gathered.iter().map(|moved| moved.place).collect();
         self.phase = SweepPhase::Put { places };
-        Step::Ask((layout.home)(&to), Question::Put { queue: to, messages: gathered })
+        let hides = matches!(self.sweep.action, SweepAction::Move { .. });
+        Step::Ask((layout.home)(&to), Question::Put { queue: to, messages: gathered, hides })
     }
 
     fn go_on(&mut self, outcome: PublishOutcome, layout: &Layout<'_>) -> Step {

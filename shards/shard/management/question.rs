@@ -4,6 +4,7 @@
 //! bound. What takes longer is asked in several steps, which is `plan`'s business.
 
 use corelane_engine::{ConsumerId, Place};
+use corelane_journal::Origin;
 
 use super::Asker;
 use super::data::{Data, Pairs};
@@ -11,7 +12,7 @@ use super::kinds::Kind;
 use super::reply::{Fault, Status};
 use crate::Shard;
 use crate::dead_letter_paths::Stop;
-use crate::mail::{Answered, ConnectionId, LinkRef, Mail, PublishOutcome, Query};
+use crate::mail::{Answered, Arrived, ConnectionId, LinkRef, Mail, PublishOutcome, Query};
 use crate::message::Message;
 use crate::publish::Timing;
 
@@ -67,15 +68,22 @@ pub(crate) enum Question {
     Target {
         queue: Box<str>,
     },
-    /// Messages from a queue on another shard.
+    /// Messages from a queue on another shard; hidden, if they are to leave that.
     Put {
         queue: Box<str>,
         messages: Vec<Moved>,
+        hides: bool,
     },
     /// Those that were put elsewhere leave.
     Remove {
         queue: Box<str>,
         places: Vec<Place>,
+    },
+    /// Those that have left are shown; the others are where they were, and only there.
+    Reveal {
+        queue: Box<str>,
+        shown: Vec<Arrived>,
+        dropped: Vec<Arrived>,
     },
     Explain {
         queue: Box<str>,
@@ -161,7 +169,10 @@ pub(crate) enum Answer {
         count: usize,
         /// Of the last one.
         outcome: PublishOutcome,
+        hidden: Vec<Arrived>,
     },
+    /// Of each of the places, whether its message was still there.
+    Removed(Vec<bool>),
     /// Where dead letters go, if they are kept.
     LeadsTo(Option<Stop>),
     Explained(Box<Explained>),
@@ -206,6 +217,8 @@ pub(crate) struct Moved {
     pub(crate) place: Place,
     pub(crate) message: Message,
     pub(crate) timing: Timing,
+    /// What the journal knows it by where it is.
+    pub(crate) origin: Option<Origin>,
 }
 
 /// What a queue's home says when asked why it does not move, or for one consumer.
@@ -234,6 +247,7 @@ impl Question {
             | Question::Target { queue }
             | Question::Put { queue, .. }
             | Question::Remove { queue, .. }
+            | Question::Reveal { queue, .. }
             | Question::Explain { queue, .. } => Some(queue),
             Question::Change(change) | Question::Try(change) => Some(&change.queue),
             Question::DeadLetter { stop } => Some(stop.name()),
@@ -298,8 +312,9 @@ impl Shard {
             Question::Peek(question) => self.peek(now, &question),
             Question::Sweep(question) => self.sweep(now, asker, &question),
             Question::Target { queue } => self.check_target(&queue),
-            Question::Put { queue, messages } => self.put(now, &queue, messages),
+            Question::Put { queue, messages, hides } => self.put(now, &queue, messages, hides),
             Question::Remove { queue, places } => self.remove_messages(now, &queue, &places),
+            Question::Reveal { shown, dropped, .. } => self.end_put(now, &shown, &dropped),
             Question::Explain { queue, count } => self.explain_queue(now, &queue, count),
             Question::Links { links } => Answer::Links(self.explain_links(&links)),
         }

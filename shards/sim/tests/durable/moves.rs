@@ -169,9 +169,6 @@ fn what_an_operator_moves_is_in_one_queue_whenever_the_broker_crashes() {
             let (there, moved) = both(&mut stage, &source, &target);
             let mut all = [there.clone(), moved.clone()].concat();
             all.sort();
-            if is_remote {
-                all.dedup();
-            }
             assert_eq!(
                 all,
                 ["0", "1", "2", "3", "4"],
@@ -187,4 +184,58 @@ fn what_an_operator_moves_is_in_one_queue_whenever_the_broker_crashes() {
             }
         }
     }
+}
+
+/// What has left one queue for another and is taken there does not come back, however long the first one's disk takes to hear of it.
+#[test]
+fn nobody_has_what_moves_to_another_shard_before_it_is_gone_where_it_was() {
+    for (is_move, seed) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
+        let (source, target) = names(true);
+        let rules = if is_move { Vec::new() } else { rules(&source, &target) };
+        let mut stage = Stage::with_rules(2, seed, rules);
+        stage.send(&source, &["1", "2"]);
+        let mut operator = Operator::new(&mut stage.world, 0);
+        let receiver = stage.receiver(&source);
+        let taker = stage.receiver(&target);
+        stage.world.clients[stage.client].credit(taker, 10);
+        stage.world.run();
+        stage.world.disks[0].held = true;
+        if is_move {
+            let body = [("to", Item::Value(Value::String(&target)))];
+            operator.send(&mut stage.world, "MOVE", ("queue", &source), &[], &body);
+        } else {
+            for received in stage.receive(receiver, 2) {
+                stage.settle(&received, &DeliveryState::Rejected { error: None });
+            }
+        }
+        stage.world.run();
+        let bodies = stage.world.clients[stage.client].bodies(taker);
+        let taken: Vec<String> = bodies.into_iter().map(str::to_owned).collect();
+        stage.world.clients[stage.client].accept_all(taker);
+        stage.world.run();
+        stage.crash();
+        let (there, moved) = both(&mut stage, &source, &target);
+        let mut all = [taken, there, moved].concat();
+        all.sort();
+        assert_eq!(all, ["1", "2"], "is a move: {is_move}");
+        assert_eq!(stage.crash().messages(), 0);
+    }
+}
+
+#[test]
+fn what_has_moved_to_another_shard_is_had_there_although_a_write_failed_where_it_was() {
+    let (source, dead) = names(true);
+    let mut stage = Stage::with_rules(2, 1, rules(&source, &dead));
+    stage.send(&source, &["1", "2"]);
+    let receiver = stage.receiver(&source);
+    let received = stage.receive(receiver, 2);
+    stage.world.disks[0].held = true;
+    stage.settle(&received[0], &DeliveryState::Rejected { error: None });
+    stage.world.run();
+    assert!(stage.take_bodies(&dead).is_empty());
+    stage.world.disks[0].fails_next = true;
+    stage.world.disks[0].held = false;
+    stage.world.run();
+    stage.settle(&received[1], &DeliveryState::Rejected { error: None });
+    assert_eq!(stage.take_bodies(&dead), ["1", "2"]);
 }

@@ -252,7 +252,7 @@ fn a_queue_that_is_being_moved_elsewhere_is_left_alone_by_others() {
         let mut operators = [0, 2].map(|shard| Operator::new(&mut world, shard));
         let to = [("to", Value::String(&target))];
         for round in 1..=2 {
-            fill(&mut world, &source, 600);
+            fill(&mut world, &source, 2500);
             let numbers =
                 operators.each_mut().map(|operator| operator.send(&mut world, "MOVE", entity, &to, &[]));
             world.run();
@@ -270,7 +270,7 @@ fn a_queue_that_is_being_moved_elsewhere_is_left_alone_by_others() {
             assert_eq!(statuses, [200, 409]);
             assert_eq!(peek_bodies(&mut operators[0], &mut world, &source), [""; 0]);
             let moved = peek_bodies(&mut operators[0], &mut world, &target);
-            let expected = (0..round * 600).map(|n| (n % 600).to_string()).take(1000);
+            let expected = (0..round * 2500).map(|n| (n % 2500).to_string()).take(1000);
             assert_eq!(moved, expected.collect::<Vec<_>>());
         }
         fill(&mut world, &source, 3000);

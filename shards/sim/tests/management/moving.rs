@@ -201,3 +201,36 @@ fn a_dead_letter_that_goes_back_may_die_there_again() {
         }
     }
 }
+
+/// To another shard it is copied, and leaves when it has arrived.
+#[test]
+fn what_a_consumer_takes_while_it_is_moved_is_in_one_queue() {
+    for is_remote in [false, true] {
+        let (mut at_source, mut at_target) = (0, 0);
+        for steps in 0.. {
+            let mut stage = Stage::new(is_remote, &[]);
+            stage.send(None);
+            let client = &mut stage.world.clients[stage.client];
+            let links = [&stage.source, &stage.target]
+                .map(|queue| client.attach_receiver(queue, queue, &ReceiverOptions::default()));
+            stage.world.run();
+            let to = [("to", Value::String(&stage.target))];
+            stage.operator.send(&mut stage.world, "MOVE", ("queue", &stage.source), &to, &[]);
+            let is_over = (0..steps).any(|_| stage.world.tick().is_none());
+            stage.world.clients[stage.client].credit(links[0], 10);
+            stage.world.run();
+            stage.world.clients[stage.client].credit(links[1], 10);
+            stage.world.run();
+            let answer = &stage.operator.answers(&stage.world)[0];
+            let taken = links.map(|link| stage.world.clients[stage.client].bodies(link).len());
+            assert_eq!(taken.iter().sum::<usize>(), 1, "remote {is_remote}, {steps} steps: {taken:?}");
+            assert_eq!(answer.at("count"), taken[1].to_string(), "remote {is_remote}, {steps} steps");
+            at_source += taken[0];
+            at_target += taken[1];
+            if is_over {
+                break;
+            }
+        }
+        assert!(at_source > 1 && at_target > 1, "{at_source} {at_target}");
+    }
+}
