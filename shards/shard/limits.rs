@@ -72,14 +72,15 @@ pub const DEAD_LETTER_STOPS_KEPT: usize = 16;
 pub const DEAD_LETTER_STOPS_MAX: usize = 64;
 
 /// Warnings of messages dropped because they went round in a circle, of dead letters that could not be stored, of queues whose names
-/// have become topics', of queues that contradict themselves, of transactions that took too long, and of queues that keep what rules
-/// change, in a period of so long. Others are left out.
+/// have become topics', of queues that contradict themselves, of transactions that took too long, of queues that keep what rules
+/// change, and of requests whose clients had gone when they ended, in a period of so long. Others are left out.
 pub const DROP_WARNINGS_MAX: u32 = 1;
 pub const LOST_WARNINGS_MAX: u32 = 4;
 pub const HIDDEN_WARNINGS_MAX: u32 = 16;
 pub const CONTRADICTION_WARNINGS_MAX: u32 = 16;
 pub const TRANSACTION_WARNINGS_MAX: u32 = 4;
 pub const KEPT_WARNINGS_MAX: u32 = 4;
+pub const UNHEARD_WARNINGS_MAX: u32 = 4;
 pub const WARNINGS_PERIOD_US: u64 = 10_000_000;
 
 /// Messages in one handoff mail.

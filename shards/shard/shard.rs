@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::home::queue_home;
 use crate::limits::{
     CONTRADICTION_WARNINGS_MAX, DROP_WARNINGS_MAX, HIDDEN_WARNINGS_MAX, KEPT_WARNINGS_MAX, LOST_WARNINGS_MAX,
-    OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX,
+    OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX, UNHEARD_WARNINGS_MAX,
 };
 use crate::mail::{Arrived, ConnectionId, Mail};
 use crate::management::Management;
@@ -147,6 +147,8 @@ pub struct Shard {
     pub(crate) transaction_warnings: Warnings,
     /// Of queues that keep what rules change.
     pub(crate) kept_warnings: Warnings,
+    /// Of requests that were carried to their end for clients that had gone.
+    pub(crate) unheard_warnings: Warnings,
     pub(crate) durability: Option<Box<Durability>>,
     ready_said: bool,
     stopping: bool,
@@ -228,6 +230,7 @@ impl Shard {
             contradiction_warnings: Warnings::new(CONTRADICTION_WARNINGS_MAX),
             transaction_warnings: Warnings::new(TRANSACTION_WARNINGS_MAX),
             kept_warnings: Warnings::new(KEPT_WARNINGS_MAX),
+            unheard_warnings: Warnings::new(UNHEARD_WARNINGS_MAX),
             durability: None,
             ready_said: false,
             stopping: false,
@@ -273,7 +276,7 @@ impl Shard {
             self.ready_said = true;
             self.effects.push(Effect::Ready);
         }
-        if self.stopping && self.connections.is_empty() {
+        if self.stopping && self.connections.is_empty() && !self.management.is_between() {
             let first = !std::mem::replace(&mut self.stopped, true);
             more_work |= self.stop_journal(now, first);
         }

@@ -68,11 +68,11 @@ impl World {
     }
 
     /// The broker is told to stop.
-    pub(crate) fn begin_stop(&mut self) {
+    pub fn begin_stop(&mut self) {
         (0..self.shards.len()).for_each(|shard| self.apply(shard, Event::Stop));
     }
 
-    pub(crate) fn has_stopped(&self) -> bool {
+    pub fn has_stopped(&self) -> bool {
         self.stopped.iter().all(|stopped| *stopped)
     }
 

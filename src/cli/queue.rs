@@ -34,10 +34,13 @@ pub(super) enum QueueCommand {
     /// Move messages to another queue, or copy them, as they stand
     ///
     /// They keep what is left of their time to live (a dead letter has none) and of the delay that their sender asked for, and say
-    /// how often they have died. Their places, and the counts of their deliveries, are new. The broker works on it as long as this
-    /// command waits (--timeout): if it gives up, a part of the messages has been moved.
+    /// how often they have died. Their places, and the counts of their deliveries, are new. The broker carries it to its end, although
+    /// this command is ended or waits no longer (--timeout); its log says then how many messages there were.
     Move(MoveArguments),
     /// Delete the messages of a queue that no consumer holds: all, or some
+    ///
+    /// The broker carries it to its end, although this command is ended or waits no longer (--timeout); its log says then how many
+    /// messages there were.
     Purge(PurgeArguments),
     /// Delete a queue; the links of its consumers end. What they hold goes to its dead-letter, if it has one; all else in it is gone
     Delete(NamedArguments),

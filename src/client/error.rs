@@ -88,8 +88,9 @@ impl fmt::Display for ClientError {
             ),
             ClientError::Unanswered { url, wait_us } => write!(
                 formatter,
-                "no answer from the management node of {url} within {} s. It may have done what it was asked for, or a part of \
-                 it (of many messages that were to be moved or deleted, some), or be overloaded; --timeout says how long to wait",
+                "no answer from the management node of {url} within {} s. It may have done what it was asked for, or still be at \
+                 it (messages are moved, copied and deleted to the end, which its log tells), or be overloaded; --timeout says \
+                 how long to wait",
                 *wait_us as f64 / 1e6
             ),
             ClientError::NoMechanism { offered, has_credentials } => {

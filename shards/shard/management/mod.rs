@@ -7,6 +7,8 @@
 //! Invariants:
 //! - at most one question of a request is on its way; a shard that does not answer it in time is named in the request's answer;
 //! - of a connection at most [`REQUESTS_MAX`] requests are being served, and as long as one is, it does not move;
+//! - what moves, copies or deletes messages is carried to its end, whoever waits for it, unless the broker stops; any other request ends
+//!   with its connection;
 //! - a link to the node has credit for [`REQUEST_CREDIT`] less what is being served of it;
 //! - of a queue whose messages are being moved to another shard none is moved, copied or deleted by another request;
 //! - a request inside a transaction is refused, and the transaction cannot commit.
@@ -49,7 +51,7 @@ use crate::mail::{Answered, LinkRef, Mail, PublishOutcome, Query};
 use crate::message::Message;
 use crate::publish::{Delivery, renew_credit};
 pub(crate) use data::Data;
-use plan::{Layout, Plan, Step};
+use plan::{Layout, Plan, Step, Sweeping};
 pub(crate) use question::{Answer, Question};
 pub(crate) use queues::{decode_overrides, overrides};
 use reply::Reply;
@@ -107,6 +109,11 @@ const NO_MEMORY: Rejection = (
 );
 
 impl Management {
+    /// Whether messages are in two queues, or hidden, until an answer comes.
+    pub(crate) fn is_between(&self) -> bool {
+        self.requests.values().filter_map(|request| request.plan.sweeping()).any(Sweeping::is_between)
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.deadlines.front().map(|(deadline, ..)| *deadline)
     }
@@ -244,8 +251,12 @@ impl Shard {
 
     pub(crate) fn take_answer(&mut self, now: u64, number: u64, answer: Answer) {
         let Some(mut request) = self.management.requests.remove(&number) else { return };
-        let nobody_waits = request.is_answered || self.connections.slot_of(request.link.connection).is_none();
-        if nobody_waits && !request.plan.is_halfway() {
+        let is_left = self.connections.slot_of(request.link.connection).is_none()
+            && (self.is_stopping() || request.plan.sweeping().is_none());
+        if (is_left || request.is_answered) && !request.plan.is_halfway() {
+            if !request.is_answered {
+                self.warn_of_unheard(now, &request, "the broker stops before all are");
+            }
             self.end_move(number, &request.plan);
             return;
         }
@@ -283,7 +294,7 @@ impl Shard {
             self.counters.questions_unanswered += 1;
             match step {
                 Step::Done(reply) if is_halfway && !request.is_answered => {
-                    self.say(now, request.link, &request.envelope, &reply);
+                    self.say(now, &request, &reply);
                     request.is_answered = true;
                     self.management.requests.insert(number, request);
                 }
@@ -299,7 +310,7 @@ impl Shard {
         let Some(request) = self.management.requests.remove(&number) else { return };
         self.end_move(number, &request.plan);
         if !request.is_answered {
-            self.say(now, request.link, &request.envelope, reply);
+            self.say(now, &request, reply);
         }
     }
 
@@ -322,14 +333,23 @@ impl Shard {
         }
     }
 
-    fn say(&mut self, now: u64, link: LinkRef, envelope: &Envelope, reply: &Reply) {
-        let Some(slot) = self.slot_of(link.connection) else { return };
+    fn say(&mut self, now: u64, request: &Request, reply: &Reply) {
+        let Request { link, envelope, .. } = request;
+        let slot = self.slot_of(link.connection);
+        if slot.is_none() {
+            self.warn_of_unheard(now, request, &format!("{} {}", reply.status as u16, reply.description));
+        }
+        // What belongs to a link has gone with its connection; a queue that has a name takes the answer.
+        if slot.is_none() && envelope.queue.is_some() {
+            return;
+        }
         let bytes = reply::encode(envelope, reply);
         if let Ok(mut message) = Message::new(bytes, 0) {
             message.is_answer = true;
             // Where it cannot be stored it is dropped, and counted there.
             self.route_internal(now, envelope.address(), None, message);
         }
+        let Some(slot) = slot else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.requests -= 1;
         connection.unanswered -= 1;
@@ -341,5 +361,15 @@ impl Shard {
             self.touch(slot);
             self.release_detached(slot, link.link);
         }
+    }
+
+    /// Whoever runs the broker hears how it ended: messages have been moved, copied or deleted, and who has asked for it has gone.
+    fn warn_of_unheard(&mut self, now: u64, request: &Request, end: &str) {
+        let Some(sweeping) = request.plan.sweeping() else { return };
+        self.unheard_warnings.warn(now, &mut self.effects, |more| {
+            format!(
+                "{sweeping}, for a client that has gone: {end} ({more} other requests since this was last said)"
+            )
+        });
     }
 }

@@ -4,6 +4,8 @@
 //! full, and asks the shards of connections for what rows of consumers lack; a sweep goes on from where the slice before ended; an explanation asks the queue's home, then the shards of those
 //! consumers whose connections live elsewhere.
 
+use std::fmt;
+
 use corelane_engine::Place;
 use corelane_wire::amqp10::{Encode, Value};
 
@@ -226,22 +228,25 @@ impl Plan {
         }
     }
 
+    /// What is done to messages, if it is that.
+    pub(crate) fn sweeping(&self) -> Option<&Sweeping> {
+        match self {
+            Plan::Sweep(sweeping) => Some(sweeping),
+            Plan::One | Plan::Search { .. } | Plan::List(_) | Plan::Explain(_) | Plan::Follow(_) => None,
+        }
+    }
+
     /// Whether the answer that comes next has to be acted upon, even if nobody hears of it any more: messages that are moved are in both
     /// queues, and hidden in one.
     pub(crate) fn is_halfway(&self) -> bool {
-        match self {
-            Plan::Sweep(sweeping) => {
-                let is_move = matches!(sweeping.sweep.action, SweepAction::Move { .. });
-                is_move && matches!(sweeping.phase, SweepPhase::Put { .. } | SweepPhase::Remove { .. })
-            }
-            Plan::One | Plan::Search { .. } | Plan::List(_) | Plan::Explain(_) | Plan::Follow(_) => false,
-        }
+        self.sweeping().is_some_and(|it| it.is_between() && !matches!(it.phase, SweepPhase::Reveal { .. }))
     }
 
     /// The queue that nobody else may take messages from before this has ended.
     pub(crate) fn moved_elsewhere(&self, layout: &Layout<'_>) -> Option<&str> {
-        let Plan::Sweep(sweeping) = self else { return None };
-        let Sweep { queue, action: SweepAction::Move { to }, .. } = &sweeping.sweep else { return None };
+        let Sweep { queue, action: SweepAction::Move { to }, .. } = &self.sweeping()?.sweep else {
+            return None;
+        };
         ((layout.home)(queue) != (layout.home)(to)).then_some(queue)
     }
 
@@ -260,12 +265,7 @@ impl Plan {
             listing.merge(Vec::new());
             return listing.go_on(layout);
         }
-        let done = match self {
-            Plan::Sweep(sweeping) => sweeping.done_before(),
-            Plan::One | Plan::Search { .. } | Plan::List(_) | Plan::Explain(_) | Plan::Follow(_) => {
-                String::new()
-            }
-        };
+        let done = self.sweeping().map(Sweeping::done_before).unwrap_or_default();
         let why = format!("shard {shard} did not answer in time{done}");
         Step::Done(Fault { status: Status::Timeout, why }.into())
     }
@@ -370,6 +370,19 @@ impl Listing {
     }
 }
 
+/// How far it has come.
+impl fmt::Display for Sweeping {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Sweep { queue, action, .. } = &self.sweep;
+        write!(formatter, "{} messages of {queue:?} ", self.done)?;
+        match action {
+            SweepAction::Delete => formatter.write_str("were deleted"),
+            SweepAction::Move { to } => write!(formatter, "were moved to {to:?}"),
+            SweepAction::Copy { to } => write!(formatter, "were copied to {to:?}"),
+        }
+    }
+}
+
 impl Sweeping {
     fn new(now: u64, sweep: Sweep) -> Sweeping {
         let phase = if sweep.action == SweepAction::Delete { SweepPhase::Slice } else { SweepPhase::Target };
@@ -381,6 +394,12 @@ impl Sweeping {
             Some(to) => Step::Ask((layout.home)(to), Question::Target { queue: to.into() }),
             None => self.slice(layout),
         }
+    }
+
+    /// Whether messages are in two queues, or hidden, until the answer comes.
+    pub(crate) fn is_between(&self) -> bool {
+        let is_move = matches!(self.sweep.action, SweepAction::Move { .. });
+        is_move && !matches!(self.phase, SweepPhase::Target | SweepPhase::Slice)
     }
 
     fn done_before(&self) -> String {

@@ -1,6 +1,6 @@
 //! What the node does to the messages of queues.
 
-use corelane_sim::{Item, Operator, ReceiverOptions, SenderOptions, Setup, World};
+use corelane_sim::{Answer, Item, Operator, ReceiverOptions, SenderOptions, Setup, World, request};
 use corelane_wire::amqp10::Value;
 
 use crate::{consume, fill, name_at, other_at, peek_bodies, world};
@@ -165,6 +165,99 @@ fn a_queue_that_drops_its_oldest_is_not_full_of_what_is_pending() {
     }
 }
 
+/// Of 3000 messages, whenever their operator's connection or one of its links ends; then it is in the log, or in the reply-to that has a
+/// name.
+#[test]
+fn what_is_done_to_messages_is_carried_to_its_end_although_nobody_waits() {
+    const COUNT: i32 = 3000;
+    for (operation, shard, end) in [
+        ("MOVE", 1, End::Connection),
+        ("MOVE", 2, End::Connection),
+        ("COPY", 1, End::Connection),
+        ("PURGE", 1, End::Connection),
+        ("MOVE", 1, End::Requests),
+        ("MOVE", 2, End::Answers),
+    ] {
+        for slices in [0, 1, 5] {
+            let mut world = World::new(&Setup { verify: false, ..Setup::new(3) });
+            let mut operator = Operator::new(&mut world, 0);
+            let (source, target) = (name_at(2, 3), other_at(shard, 3));
+            fill(&mut world, &source, COUNT);
+            let to = [("to", Value::String(&target))];
+            let to = if operation == "PURGE" { &[][..] } else { &to[..] };
+            operator.send(&mut world, operation, ("queue", &source), to, &[]);
+            let gone = |world: &World| match operation {
+                "COPY" => depth(world, &target),
+                _ => COUNT as u64 - depth(world, &source),
+            };
+            while world.shards[0].requests_in_service() == 0 || gone(&world) < 256 * slices {
+                assert!(world.step(), "{operation} {slices}");
+            }
+            assert!(gone(&world) < COUNT as u64, "it is under way");
+            match end {
+                End::Connection => world.kill(operator.client),
+                End::Requests => world.clients[operator.client].detach(operator.sender),
+                End::Answers => world.clients[operator.client].detach(operator.receiver),
+            }
+            world.run();
+            let (left, there) = match operation {
+                "MOVE" => (0, COUNT as u64),
+                "COPY" => (COUNT as u64, COUNT as u64),
+                _ => (0, 0),
+            };
+            assert_eq!(
+                (depth(&world, &source), depth(&world, &target)),
+                (left, there),
+                "{operation} {slices}"
+            );
+            let said = world.warnings.join("\n");
+            let expect = format!("3000 messages of {source:?} were ");
+            let is_said = said.contains(&expect) && said.contains("for a client that has gone: 200 OK");
+            assert_eq!(is_said, matches!(end, End::Connection), "{operation} {slices}: {said:?}");
+            assert_eq!(world.shards.iter().map(|shard| shard.requests_in_service()).sum::<usize>(), 0);
+        }
+    }
+}
+
+/// What ends while messages are moved.
+#[derive(Clone, Copy)]
+enum End {
+    Connection,
+    /// The link that the request came by, and the one that its answer is to go by.
+    Requests,
+    Answers,
+}
+
+fn depth(world: &World, queue: &str) -> u64 {
+    let shard = &world.shards[world.home_of(queue)];
+    shard.queue(queue).and_then(|queue| shard.engine().depth(queue)).map_or(0, |depth| depth.messages)
+}
+
+#[test]
+fn a_queue_that_has_a_name_takes_the_answer_for_a_client_that_has_gone() {
+    let mut world = World::new(&Setup { verify: false, ..Setup::new(2) });
+    fill(&mut world, "source", 1000);
+    let client = world.connect(0);
+    let sender = world.clients[client].attach_sender("requests", "$management", &SenderOptions::default());
+    world.run();
+    let properties = [
+        ("operation", Value::String("PURGE")),
+        ("type", Value::String("queue")),
+        ("name", Value::String("source")),
+    ];
+    world.clients[client].send_bytes(sender, &request("answers", 7, &properties, &[]));
+    while depth(&world, "source") == 1000 {
+        assert!(world.step());
+    }
+    world.kill(client);
+    world.run();
+    assert_eq!(depth(&world, "source"), 0);
+    let (heir, _) = consume(&mut world, 0, "answers", &ReceiverOptions::default(), 1);
+    let answer = Answer::read(&world.clients[heir].received[0].bytes);
+    assert_eq!((answer.number, answer.status, answer.at("count")), (7, 200, "1000".to_owned()));
+}
+
+/// Whatever else was asked for is not looked for any more.
 #[test]
 fn a_connection_that_ends_leaves_its_requests_behind() {
     for steps in 0..40 {
@@ -182,11 +275,31 @@ fn a_connection_that_ends_leaves_its_requests_behind() {
         world.kill(operator.client);
         world.run();
         world.advance(10_000_000);
-        let mut heir = Operator::new(&mut world, 0);
-        let both = [&*target, &*name].map(|queue| peek_bodies(&mut heir, &mut world, queue).len());
-        // What was on its way arrives, and is in one of the two.
-        assert_eq!(both.iter().sum::<usize>(), 600, "{both:?}");
+        // All are in one of the two: the request was taken, or was not.
+        let both = [&*target, &*name].map(|queue| depth(&world, queue));
+        assert!(both == [600, 0] || both == [0, 600], "{both:?}");
         assert_eq!(world.shards.iter().map(|shard| shard.requests_in_service()).sum::<usize>(), 0);
+    }
+}
+
+/// A broker that stops does not wait for all of them, but for those that are in two queues.
+#[test]
+fn a_stop_leaves_each_message_in_one_queue() {
+    for steps in 0..60 {
+        let mut world = World::new(&Setup { seed: steps, verify: false, ..Setup::new(3) });
+        let mut operator = Operator::new(&mut world, 0);
+        let (source, target) = (name_at(2, 3), other_at(1, 3));
+        fill(&mut world, &source, 3000);
+        let to = [("to", Value::String(&target))];
+        operator.send(&mut world, "MOVE", ("queue", &source), &to, &[]);
+        for _ in 0..steps {
+            world.step();
+        }
+        world.begin_stop();
+        while !world.has_stopped() {
+            assert!(world.step());
+        }
+        assert_eq!(depth(&world, &source) + depth(&world, &target), 3000, "after {steps} steps");
     }
 }
 
