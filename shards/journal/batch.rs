@@ -3,9 +3,8 @@
 //! The owner says everything that gathered while the last write was on its way, straight from its entries, and then
 //! [`Batch::finish`]es it. Only then is it decided in which segment the batch lies, so checksums and accounts are made there.
 
-use crate::format::{self, BATCH_HEADER, BatchHeader, SegmentHeader, in_blocks};
+use crate::format::{self, BATCH_HEADER, BatchHeader, SEGMENT_START, SegmentHeader, in_blocks};
 use crate::journal::{Journal, Ticket};
-use crate::limits::BLOCK;
 use crate::record::{
     Decided, Done, LEVEL_BITS, Manifest, Message, Metadata, Places, Position, Prepared, Queue, QueueDeleted,
     Record, Removed, Returned, SegmentEnd, Started, Stopped,
@@ -42,7 +41,7 @@ pub struct Removal {
 #[must_use = "nothing is durable before this is written and synced"]
 pub struct Write {
     pub segment: u32,
-    /// Where in the file, in bytes. With the length a multiple of [`BLOCK`].
+    /// Where in the file, in bytes. With the length a multiple of [`BLOCK`](crate::BLOCK).
     pub offset: u64,
     pub(crate) buffer: crate::buffer::Buffer,
     /// The bytes before this one are not part of it.
@@ -51,7 +50,7 @@ pub struct Write {
 }
 
 impl Write {
-    /// What is to be written. Its first byte is aligned to [`BLOCK`].
+    /// What is to be written. Its first byte is aligned to [`BLOCK`](crate::BLOCK).
     pub fn bytes(&self) -> &[u8] {
         &self.buffer.as_slice()[self.from..]
     }
@@ -66,8 +65,8 @@ impl<'a> Batch<'a> {
     pub(crate) fn new(journal: &'a mut Journal) -> Self {
         journal.account.clear();
         journal.buffer.clear();
-        // A block for the segment's header, in case a new one begins with this batch.
-        journal.buffer.grow_to(BLOCK + BATCH_HEADER);
+        // Room for the segment's header, in case a new one begins with this batch.
+        journal.buffer.grow_to(SEGMENT_START + BATCH_HEADER);
         Batch { journal, count: 0 }
     }
 
@@ -182,13 +181,13 @@ impl<'a> Batch<'a> {
     pub fn is_full_with(&self, removals: usize) -> bool {
         let max = self.journal.config.batch_bytes_max as usize;
         let max = if self.journal.is_short() { max.min(self.journal.room() / 2) } else { max };
-        let bytes = self.journal.buffer.len() - BLOCK + removals * REMOVAL_BYTES_MAX;
+        let bytes = self.journal.buffer.len() - SEGMENT_START + removals * REMOVAL_BYTES_MAX;
         (self.count > 0 || removals > 0) && bytes >= max
     }
 
     /// Whether it can be finished. If no segment is prepared, and it does not fit into the one that is written, it is to be dropped.
     pub fn has_room(&self) -> bool {
-        !self.journal.is_short() || self.journal.buffer.len() - BLOCK <= self.journal.room()
+        !self.journal.is_short() || self.journal.buffer.len() - SEGMENT_START <= self.journal.room()
     }
 
     /// Everything up to `through` has been said, or need not be. `None`: there is nothing to write, and that much is completed.
@@ -203,10 +202,10 @@ impl<'a> Batch<'a> {
             return None;
         }
         let number = journal.next_batch;
-        let space = in_blocks(journal.buffer.len() - BLOCK + journal.manifest_max());
+        let space = in_blocks(journal.buffer.len() - SEGMENT_START + journal.manifest_max());
         let begins = !journal.fits(space);
         if begins {
-            journal.begin_segment(BLOCK + space);
+            journal.begin_segment(SEGMENT_START + space);
         }
         let current = journal.current.as_ref().expect("a segment was begun").clone();
         journal.segments.settle(current.number, number + 1, &journal.account);
@@ -217,26 +216,27 @@ impl<'a> Batch<'a> {
             format::append(&mut journal.buffer, &manifest, &[]);
             count += 1;
         }
-        let length = journal.buffer.len() - BLOCK;
+        let length = journal.buffer.len() - SEGMENT_START;
         debug_assert!(in_blocks(length) <= space, "a manifest takes no more than was reckoned with");
-        journal.buffer.grow_to(BLOCK + in_blocks(length));
+        journal.buffer.grow_to(SEGMENT_START + in_blocks(length));
         let bytes = journal.buffer.as_mut_slice();
         let header = BatchHeader { number, length: format::short(length), count };
-        format::seal(&mut bytes[BLOCK..], header, current.epoch, current.offset);
+        format::seal(&mut bytes[SEGMENT_START..], header, current.epoch, current.offset);
         if begins {
             let (identity, epoch) = (journal.config.identity, current.epoch);
             let (segment, size) = (current.number, current.size);
-            SegmentHeader { identity, segment, size, epoch, first_batch: number }.write(&mut bytes[..BLOCK]);
+            SegmentHeader { identity, segment, size, epoch, first_batch: number }
+                .write(&mut bytes[..SEGMENT_START]);
         }
-        let from = if begins { 0 } else { BLOCK };
-        let offset = u64::from(current.offset) - (BLOCK - from) as u64;
+        let from = if begins { 0 } else { SEGMENT_START };
+        let offset = u64::from(current.offset) - (SEGMENT_START - from) as u64;
         let buffer = journal.handle_write_begun(through, in_blocks(length), freed);
         Some(Write { segment: current.number, offset, buffer, from, batch_offset: current.offset })
     }
 
     fn say<M: Metadata>(&mut self, metadata: &M, payload: &[u8]) -> Placed {
         self.count += 1;
-        let offset = format::short(self.journal.buffer.len() - BLOCK);
+        let offset = format::short(self.journal.buffer.len() - SEGMENT_START);
         Placed { offset, length: format::append(&mut self.journal.buffer, metadata, payload) }
     }
 

@@ -1,12 +1,12 @@
 //! How do segments, batches and records lie on the disk?
 //!
-//! All numbers are little-endian. A segment is a file; its first block holds the header, twice, so that one bad spot does not
-//! make all of it unreadable:
+//! All numbers are little-endian. A segment is a file; it begins with its header, twice, each in a block of its own, so that one bad
+//! block does not make all of it unreadable:
 //!
 //! | bytes of a segment | |
 //! |---|---|
-//! | 0..64, and again 2048..2112 | segment header |
-//! | from 4096, each on a fresh block, one behind the other | batches |
+//! | 0..64, and again 4096..4160 | segment header |
+//! | from 8192, each on a fresh block, one behind the other | batches |
 //!
 //! | segment header | | batch header | | record header | |
 //! |---|---|---|---|---|---|
@@ -31,14 +31,16 @@ use crate::record::{Metadata, Position, Record, decode};
 use std::ops::Range;
 
 pub(crate) const SEGMENT_HEADER: usize = 64;
-pub(crate) const SECOND_COPY: usize = 2048;
+pub(crate) const SECOND_COPY: usize = BLOCK;
+/// Where the first batch begins.
+pub(crate) const SEGMENT_START: usize = 2 * BLOCK;
 pub(crate) const BATCH_HEADER: usize = 24;
 pub(crate) const RECORD_HEADER: usize = 13;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"corelane";
 const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"CLbt");
 
-/// The first block of a segment.
+/// What a segment begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) identity: Identity,
@@ -48,9 +50,9 @@ pub(crate) struct SegmentHeader {
     pub(crate) first_batch: u64,
 }
 
-/// What a first block says.
+/// What the first blocks say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FirstBlock {
+pub(crate) enum FirstBlocks {
     /// Nothing that was written here, or not all of it.
     Nothing,
     /// A header of a version that is not known.
@@ -66,9 +68,9 @@ pub(crate) struct BatchHeader {
 }
 
 impl SegmentHeader {
-    /// Writes both copies into a block of zeros.
-    pub(crate) fn write(&self, block: &mut [u8]) {
-        let header = &mut block[..SEGMENT_HEADER];
+    /// Writes both copies into blocks of zeros.
+    pub(crate) fn write(&self, blocks: &mut [u8]) {
+        let header = &mut blocks[..SEGMENT_HEADER];
         header[..8].copy_from_slice(&SEGMENT_MAGIC);
         header[8..12].copy_from_slice(&VERSION.to_le_bytes());
         header[12..14].copy_from_slice(&self.identity.shard.to_le_bytes());
@@ -80,31 +82,31 @@ impl SegmentHeader {
         header[40..48].copy_from_slice(&self.first_batch.to_le_bytes());
         let checksum = crc_fast::crc32_iscsi(&header[..60]);
         header[60..].copy_from_slice(&checksum.to_le_bytes());
-        block.copy_within(..SEGMENT_HEADER, SECOND_COPY);
+        blocks.copy_within(..SEGMENT_HEADER, SECOND_COPY);
     }
 
-    /// The header of `segment` in its first block. A valid copy that is of another segment is what the file was before.
-    pub(crate) fn read(block: &[u8], segment: u32) -> FirstBlock {
+    /// The header of `segment` in its first blocks. A valid copy that is of another segment is what the file was before.
+    pub(crate) fn read(blocks: &[u8], segment: u32) -> FirstBlocks {
         for copy in [0, SECOND_COPY] {
-            match Self::read_copy(&block[copy..copy + SEGMENT_HEADER]) {
-                FirstBlock::Header(header) if header.segment != segment => {}
-                FirstBlock::Nothing => {}
-                found @ (FirstBlock::Header(_) | FirstBlock::Version(_)) => return found,
+            match Self::read_copy(&blocks[copy..copy + SEGMENT_HEADER]) {
+                FirstBlocks::Header(header) if header.segment != segment => {}
+                FirstBlocks::Nothing => {}
+                found @ (FirstBlocks::Header(_) | FirstBlocks::Version(_)) => return found,
             }
         }
-        FirstBlock::Nothing
+        FirstBlocks::Nothing
     }
 
-    fn read_copy(header: &[u8]) -> FirstBlock {
+    fn read_copy(header: &[u8]) -> FirstBlocks {
         // The magic and the checksum stand where they are in every version, so that an unknown one can be told.
         if header[..8] != SEGMENT_MAGIC || u32_at(header, 60) != crc_fast::crc32_iscsi(&header[..60]) {
-            return FirstBlock::Nothing;
+            return FirstBlocks::Nothing;
         }
         let version = u32_at(header, 8);
         if version != VERSION {
-            return FirstBlock::Version(version);
+            return FirstBlocks::Version(version);
         }
-        FirstBlock::Header(SegmentHeader {
+        FirstBlocks::Header(SegmentHeader {
             identity: Identity {
                 layout: u32_at(header, 16),
                 shard: u16_at(header, 12),
@@ -128,14 +130,17 @@ impl BatchHeader {
         into[..4].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    /// The header at `offset` of a segment, of which `bytes` begin there.
-    pub(crate) fn read(bytes: &[u8], epoch: u64, offset: u32) -> Option<Self> {
-        let header = bytes.get(..BATCH_HEADER)?;
-        if u32_at(header, 4) != BATCH_MAGIC || u32_at(header, 0) != checksum(&header[4..], epoch, offset) {
-            return None;
-        }
+    /// What seems to be a header, as far as that can be told without the epoch.
+    pub(crate) fn claimed(bytes: &[u8]) -> Option<Self> {
+        let header = bytes.get(..BATCH_HEADER).filter(|header| u32_at(header, 4) == BATCH_MAGIC)?;
         let (number, length, count) = (u64_at(header, 8), u32_at(header, 16), u32_at(header, 20));
         (length as usize >= BATCH_HEADER).then_some(BatchHeader { number, length, count })
+    }
+
+    /// The header at `offset` of a segment, of which `bytes` begin there.
+    pub(crate) fn read(bytes: &[u8], epoch: u64, offset: u32) -> Option<Self> {
+        let claimed = Self::claimed(bytes)?;
+        (u32_at(bytes, 0) == checksum(&bytes[4..BATCH_HEADER], epoch, offset)).then_some(claimed)
     }
 }
 

@@ -150,12 +150,12 @@ fn the_layout_is_what_it_was() {
          00000000111100000000000022220000000000003333000000000000444400000000000055550000\
          000000006600000077000000880000000492ffffff"
     );
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; SEGMENT_START];
     segment_header().write(&mut block);
     assert_eq!(
         hex(&block[..SEGMENT_HEADER]),
-        "636f72656c616e65010000002200330011000000440000000000000400000000efcdab8967452301\
-         55000000000000000000000000000000000000006087090f"
+        "636f72656c616e65020000002200330011000000440000000000000400000000efcdab8967452301\
+         55000000000000000000000000000000000000006fec56e6"
     );
 }
 
@@ -166,27 +166,36 @@ fn segment_header() -> SegmentHeader {
 
 #[test]
 fn one_copy_of_a_segments_header_is_enough() {
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; SEGMENT_START];
     segment_header().write(&mut block);
-    assert_eq!(SegmentHeader::read(&block, 0x44), FirstBlock::Header(segment_header()));
-    assert_eq!(SegmentHeader::read(&block, 0x45), FirstBlock::Nothing, "it was recycled");
+    assert_eq!(SegmentHeader::read(&block, 0x44), FirstBlocks::Header(segment_header()));
+    assert_eq!(SegmentHeader::read(&block, 0x45), FirstBlocks::Nothing, "it was recycled");
+    for copy in [0, SECOND_COPY] {
+        let mut bad = block.clone();
+        bad[copy..copy + BLOCK].fill(0xff);
+        assert_eq!(
+            SegmentHeader::read(&bad, 0x44),
+            FirstBlocks::Header(segment_header()),
+            "one block is lost"
+        );
+    }
     for bit in 0..SEGMENT_HEADER * 8 {
         for copy in [0, SECOND_COPY] {
             let mut bad = block.clone();
             bad[copy + bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(SegmentHeader::read(&bad, 0x44), FirstBlock::Header(segment_header()));
+            assert_eq!(SegmentHeader::read(&bad, 0x44), FirstBlocks::Header(segment_header()));
             bad[SECOND_COPY - copy..][..SEGMENT_HEADER].fill(0);
-            assert_eq!(SegmentHeader::read(&bad, 0x44), FirstBlock::Nothing);
+            assert_eq!(SegmentHeader::read(&bad, 0x44), FirstBlocks::Nothing);
         }
     }
 }
 
 #[test]
 fn another_version_is_told_by_its_number() {
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; SEGMENT_START];
     segment_header().write(&mut block);
-    block[8..12].copy_from_slice(&2u32.to_le_bytes());
+    block[8..12].copy_from_slice(&3u32.to_le_bytes());
     let checksum = crc_fast::crc32_iscsi(&block[..60]);
     block[60..64].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(SegmentHeader::read(&block, 0x44), FirstBlock::Version(2));
+    assert_eq!(SegmentHeader::read(&block, 0x44), FirstBlocks::Version(3));
 }

@@ -11,7 +11,7 @@
 
 use crate::batch::{Batch, Write};
 use crate::buffer::Buffer;
-use crate::format::{self, SegmentHeader, in_blocks};
+use crate::format::{self, SEGMENT_START, SegmentHeader, in_blocks};
 use crate::limits::{BLOCK, BUFFER_KEPT, Config, Identity, SPARES_MAX};
 use crate::record::{Position, Record};
 use crate::scan::SegmentReader;
@@ -273,7 +273,7 @@ impl Journal {
             self.spares.pop_front().expect("a batch without a spare segment has room in this one");
         let size = self.config.segment_bytes.max(format::short(bytes));
         self.segments.insert(number, Segment { size, epoch, ..Segment::default() });
-        self.current = Some(Current { number, epoch, size, offset: BLOCK as u32 });
+        self.current = Some(Current { number, epoch, size, offset: format::short(SEGMENT_START) });
     }
 
     pub(crate) fn handle_nothing_to_write(&mut self, through: Ticket) {

@@ -4,7 +4,7 @@
 pub const BLOCK: usize = 4096;
 
 /// The format that is written, and the newest that is read. A segment of another one is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What one journal is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

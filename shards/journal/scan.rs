@@ -6,12 +6,14 @@
 //!
 //! Segments are read from the newest to the oldest. A newer one tells where an older one ended: by the number of its first
 //! batch, and by its [`Manifest`], which also tells which older ones are still valid. So only in the newest it may be
-//! open whether a batch was synced, and a later one behind it tells.
+//! open whether a batch was synced, and a later one behind it tells; also where the header of the newest is lost and there are two.
 //!
 //! Before anything is promised on top of what was read, the driver syncs the file of the newest segment: its last batch may have
 //! been read from a cache.
 
-use crate::format::{self, BATCH_HEADER, Batch, BatchHeader, FirstBlock, SegmentHeader, in_blocks, short};
+use crate::format::{
+    self, BATCH_HEADER, Batch, BatchHeader, FirstBlocks, SEGMENT_START, SegmentHeader, in_blocks, short,
+};
 use crate::limits::{BLOCK, Identity};
 use crate::record::{Manifest, Position, Record};
 use std::collections::BTreeMap;
@@ -120,6 +122,8 @@ pub struct SegmentReader {
     /// Since when there was no batch where one should be.
     hole: Option<u32>,
     suspect: Option<Suspect>,
+    /// The numbers of the first batches in a segment whose header cannot be read: two, if they are there.
+    claimed: Range<u64>,
     damage: Vec<Damage>,
     done: bool,
 }
@@ -144,6 +148,7 @@ impl SegmentReader {
             at: 0,
             hole: None,
             suspect: None,
+            claimed: 0..0,
             damage: Vec::new(),
             done: false,
         }
@@ -182,7 +187,7 @@ impl SegmentReader {
         if let Some(end) = lost {
             let (bytes, what) = match self.header {
                 Some(header) => (self.hole.unwrap_or(self.at)..header.size, Lost::Batches),
-                None => (0..BLOCK as u32, Lost::Segment),
+                None => (HEADER_BYTES, Lost::Segment),
             };
             self.damage.push(Damage { segment: self.segment, bytes, batches: self.expected..end, what });
         }
@@ -196,6 +201,12 @@ impl SegmentReader {
         self.header.map(|header| (header, self.batch_end.unwrap_or(end)))
     }
 
+    /// Batches that seem to be in it, of which all but the last one were synced, if its header cannot be read.
+    fn claimed(&self) -> Option<Range<u64>> {
+        let is_synced = self.header.is_none() && self.claimed.clone().count() > 1;
+        is_synced.then(|| self.claimed.clone())
+    }
+
     /// Takes something off the front of `bytes`; answers how much, or that more bytes are needed first.
     fn step(
         &mut self,
@@ -207,7 +218,7 @@ impl SegmentReader {
             return Ok(None);
         }
         let Some(header) = self.header else {
-            return self.first_block(bytes, last);
+            return if self.at == 0 { self.first_blocks(bytes, last) } else { Ok(self.claim(bytes, last)) };
         };
         if self.at >= header.size || self.batch_end.is_some_and(|end| self.expected >= end) {
             self.done = true;
@@ -234,26 +245,50 @@ impl SegmentReader {
         Ok(Some(length.min(bytes.len())))
     }
 
-    fn first_block(&mut self, bytes: &[u8], last: bool) -> Result<Option<usize>, Refusal> {
-        if bytes.len() < BLOCK {
+    fn first_blocks(&mut self, bytes: &[u8], last: bool) -> Result<Option<usize>, Refusal> {
+        if bytes.len() < SEGMENT_START {
             self.done |= last;
             return Ok(None);
         }
         match SegmentHeader::read(bytes, self.segment) {
-            FirstBlock::Nothing => {
+            // What is missing is known.
+            FirstBlocks::Nothing if self.batch_end.is_some() => {
                 self.done = true;
                 Ok(None)
             }
-            FirstBlock::Version(found) => Err(Refusal::Version { segment: self.segment, found }),
-            FirstBlock::Header(header) if header.identity != self.identity => {
+            FirstBlocks::Nothing => Ok(Some(SEGMENT_START)),
+            FirstBlocks::Version(found) => Err(Refusal::Version { segment: self.segment, found }),
+            FirstBlocks::Header(header) if header.identity != self.identity => {
                 Err(Refusal::Foreign { segment: self.segment, found: header.identity })
             }
-            FirstBlock::Header(header) => {
+            FirstBlocks::Header(header) => {
                 self.expected = header.first_batch;
                 self.header = Some(header);
-                Ok(Some(BLOCK))
+                Ok(Some(SEGMENT_START))
             }
         }
+    }
+
+    /// Without a header nothing can be read, but it may have been lost: two batches, one behind the other, say that the first was synced.
+    /// If it was not lost, they are what the file was before.
+    fn claim(&mut self, bytes: &[u8], last: bool) -> Option<usize> {
+        if bytes.len() < BLOCK && !last {
+            return None;
+        }
+        let is_next = |number: u64| self.claimed.is_empty() || number == self.claimed.end;
+        let batch = BatchHeader::claimed(bytes).filter(|batch| is_next(batch.number));
+        let claimed = batch.and_then(|batch| Some((batch, batch.number.checked_add(1)?)));
+        let Some((batch, end)) = claimed else {
+            self.done = true;
+            return None;
+        };
+        let length = in_blocks(batch.length as usize);
+        if bytes.len() < length && !last {
+            return None;
+        }
+        self.done = !self.claimed.is_empty();
+        self.claimed = if self.done { self.claimed.start } else { batch.number }..end;
+        Some(length.min(bytes.len()))
     }
 
     /// Batch `number` was begun, so all before it were synced.
@@ -318,6 +353,8 @@ pub struct Scan {
     manifest: Option<(Position, Manifest)>,
     /// What was read, the newest first.
     found: Vec<(SegmentHeader, u64)>,
+    /// Segments without a header, and the batches that seem to be in them.
+    headless: Vec<(u32, Range<u64>)>,
     newest_file: u32,
     end: End,
 }
@@ -338,6 +375,7 @@ impl Scan {
             ends: None,
             manifest: None,
             found: Vec::new(),
+            headless: Vec::new(),
             newest_file: 0,
             end: End::default(),
         }
@@ -402,6 +440,7 @@ impl Scan {
             self.end.damage.extend(ended.damage);
         }
         self.found.extend(reader.found());
+        self.headless.extend(reader.claimed().map(|batches| (reader.segment, batches)));
         if let (None, Some((_, manifest))) = (&self.ends, self.manifest.take()) {
             let ends = manifest.segments.iter().map(|end| (end.segment, end.batch_end));
             self.ends = Some(ends.collect());
@@ -411,6 +450,12 @@ impl Scan {
 
     /// All files were read. Those that should be there and are not are damage.
     pub fn finish(mut self) -> Scanned {
+        // What a freed file held has lower numbers than what was written since.
+        let next_batch = self.found.first().map_or(1, |(_, batch_end)| *batch_end);
+        for (segment, batches) in self.headless.into_iter().filter(|(_, batches)| batches.start >= next_batch)
+        {
+            self.end.damage.push(Damage { segment, bytes: HEADER_BYTES, batches, what: Lost::Segment });
+        }
         for segment in self.ends.into_iter().flatten().map(|(segment, _)| segment) {
             self.end.damage.push(Damage { segment, bytes: 0..0, batches: 0..0, what: Lost::Segment });
         }
@@ -427,6 +472,9 @@ fn note(manifest: &mut Option<(Position, Manifest)>, position: Position, record:
         *manifest = Some((position, found.clone()));
     }
 }
+
+/// What is damaged where a header cannot be read.
+const HEADER_BYTES: Range<u32> = 0..SEGMENT_START as u32;
 
 /// Nothing shorter than a header is a batch.
 const _: () = assert!(BATCH_HEADER < BLOCK);

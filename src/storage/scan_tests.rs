@@ -94,24 +94,28 @@ fn a_segment_cut_short_is_damage_when_there_are_newer_ones() {
 
 #[test]
 fn a_segment_without_a_header_is_put_aside() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = fill(folder.path()).0;
-    fill(folder.path());
-    flip(&path, 9);
-    flip(&path, 2048 + 9);
-    let stop = StorageSettings { on_damage: OnDamage::Stop, ..settings(folder.path()) };
-    assert!(matches!(open(&stop, 1, 7, &|_| 0), Err(StorageError::Damaged { count: 1, .. })));
-    assert!(path.exists(), "a start that is refused changes nothing");
-    drop(start(folder.path(), 1));
-    assert!(path.with_extension("damaged").exists() && !path.exists());
-    drop(start(folder.path(), 2));
-    let aside = folder
-        .path()
-        .join("damaged-layout-1/shard-0")
-        .join(path.with_extension("damaged").file_name().unwrap());
-    assert!(aside.exists(), "it is still there when everything else has moved");
-    drop(start(folder.path(), 2));
-    assert!(aside.exists());
+    for is_newest in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fill(folder.path()).0;
+        if !is_newest {
+            fill(folder.path());
+        }
+        flip(&path, 9);
+        flip(&path, 4096 + 9);
+        let stop = StorageSettings { on_damage: OnDamage::Stop, ..settings(folder.path()) };
+        assert!(matches!(open(&stop, 1, 7, &|_| 0), Err(StorageError::Damaged { count: 1, .. })));
+        assert!(path.exists(), "a start that is refused changes nothing");
+        drop(start(folder.path(), 1));
+        assert!(path.with_extension("damaged").exists() && !path.exists());
+        drop(start(folder.path(), 2));
+        let aside = folder
+            .path()
+            .join("damaged-layout-1/shard-0")
+            .join(path.with_extension("damaged").file_name().unwrap());
+        assert!(aside.exists(), "it is still there when everything else has moved");
+        drop(start(folder.path(), 2));
+        assert!(aside.exists());
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use corelane_journal::*;
 const IDENTITY: Identity = Identity { layout: 1, shard: 3, shards: 4 };
 
 fn config() -> Config {
-    Config { segment_bytes: 4 * 4096, ..Config::new(IDENTITY, 1) }
+    Config { segment_bytes: 8 * 4096, ..Config::new(IDENTITY, 1) }
 }
 
 fn journal() -> Journal {
@@ -64,7 +64,7 @@ fn a_ticket_completes_when_its_batch_is_synced() {
     let (write, position) = say(&mut journal, 1, b"payload");
     assert_eq!(
         (write.offset, write.bytes().len()),
-        (0, 8192),
+        (0, 12288),
         "the segment's header goes with its first batch"
     );
     assert_eq!(write.bytes().as_ptr().align_offset(BLOCK), 0);
@@ -141,18 +141,52 @@ fn a_torn_end_is_no_damage_and_a_bad_batch_before_another_is() {
         scan(IDENTITY, &whole).map(|found| (found.messages.len(), found.end)),
         Ok((2, End::default()))
     );
-    let torn = scan(IDENTITY, &whole[..2 * 4096 + 90]).expect("it is ours");
-    assert_eq!((torn.messages.len(), torn.end.torn, torn.end.damage), (1, Some((1, 8192)), vec![]));
+    let torn = scan(IDENTITY, &whole[..3 * 4096 + 90]).expect("it is ours");
+    assert_eq!((torn.messages.len(), torn.end.torn, torn.end.damage), (1, Some((1, 12288)), vec![]));
     let mut bad = whole.clone();
-    bad[4096 + 60] ^= 1;
+    bad[8192 + 60] ^= 1;
     let found = scan(IDENTITY, &bad).expect("it is ours");
-    let bytes = 4096 + 24..4096 + 24 + 77;
+    let bytes = 8192 + 24..8192 + 24 + 77;
     let damage = Damage { segment: 1, bytes, batches: 1..2, what: Lost::Records };
     assert_eq!((found.messages.len(), found.end.damage), (1, vec![damage]));
-    bad[4096 + 9] ^= 1;
+    bad[8192 + 9] ^= 1;
     let found = scan(IDENTITY, &bad).expect("it is ours");
-    let damage = Damage { segment: 1, bytes: 4096..8192, batches: 1..2, what: Lost::Batches };
+    let damage = Damage { segment: 1, bytes: 8192..12288, batches: 1..2, what: Lost::Batches };
     assert_eq!((found.messages.len(), found.end.damage), (1, vec![damage]));
+}
+
+#[test]
+fn a_block_of_a_header_costs_nothing_and_both_cost_the_segment_and_are_told() {
+    for lost in [0..4096, 4096..8192] {
+        let mut file = segment(2);
+        file[lost].fill(0);
+        let found = scan(IDENTITY, &file).expect("it is ours");
+        assert_eq!((found.messages.len(), found.end), (2, End::default()));
+    }
+    let mut file = segment(3);
+    file[..8192].fill(0);
+    let found = scan(IDENTITY, &file).expect("it is ours");
+    // No more is looked at than tells that there was something.
+    let damage = Damage { segment: 1, bytes: 0..8192, batches: 1..3, what: Lost::Segment };
+    assert_eq!((found.messages.len(), found.clean, found.end.damage), (0, false, vec![damage]));
+    // One that is alone may have been written in part, with nothing of its header.
+    let mut file = segment(1);
+    file[..8192].fill(0);
+    assert_eq!(scan(IDENTITY, &file).expect("it is ours").end, End::default());
+}
+
+#[test]
+fn what_a_prepared_file_was_before_is_no_damage() {
+    let (mut scan, mut recovery) = (Scan::new(IDENTITY), Recovery::new());
+    let each = &mut |position: Position, record: Record<'_>| recovery.handle(position, record);
+    // Segment 2 was made of a file that was a segment with the first two batches, and has not been begun.
+    for (number, batches) in [(2, 2), (1, 3)] {
+        assert!(scan.begin(number));
+        scan.feed(&segment(batches), each).expect("it is ours");
+        scan.end(each).expect("it is ours");
+    }
+    let found = recovery.finish(scan.finish(), config());
+    assert_eq!((found.messages.len(), found.end), (3, End::default()));
 }
 
 #[test]
@@ -161,10 +195,10 @@ fn what_the_driver_cannot_read_is_damage_wherever_it_is() {
     let (mut scan, mut recovery) = (Scan::new(IDENTITY), Recovery::new());
     let each = &mut |position: Position, record: Record<'_>| recovery.handle(position, record);
     assert!(scan.begin(1));
-    scan.feed(&file[..8192], each).expect("it is ours");
+    scan.feed(&file[..12288], each).expect("it is ours");
     scan.feed_unreadable(4096, each).expect("it is ours");
     scan.end(each).expect("it is ours");
     let found = recovery.finish(scan.finish(), config());
-    let damage = Damage { segment: 1, bytes: 8192..12288, batches: 0..0, what: Lost::Unreadable };
+    let damage = Damage { segment: 1, bytes: 12288..16384, batches: 0..0, what: Lost::Unreadable };
     assert_eq!((found.messages.len(), found.end.damage), (1, vec![damage]));
 }

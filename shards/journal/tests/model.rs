@@ -41,6 +41,7 @@ fn bad_bits_cost_what_they_hit_and_are_reported() {
         for _ in 0..30 {
             world.check_flip();
             world.check_wiped_batch();
+            world.check_wiped_header();
         }
     }
 }

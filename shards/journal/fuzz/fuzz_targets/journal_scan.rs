@@ -20,9 +20,9 @@ fuzz_target!(|input: &[u8]| {
         blocks.resize(blocks.len().next_multiple_of(BLOCK), 0);
     }
     let raw = found(&blocks, 1 + usize::from(slice) * 64);
-    let mut segment = header(blocks.len() + BLOCK);
+    let mut segment = header(blocks.len() + 2 * BLOCK);
     segment.extend_from_slice(&blocks);
-    for at in (BLOCK..segment.len()).step_by(BLOCK) {
+    for at in (2 * BLOCK..segment.len()).step_by(BLOCK) {
         seal(&mut segment, at);
     }
     let small = found(&segment, 1 + usize::from(slice) * 16);
@@ -57,11 +57,11 @@ fn found(bytes: &[u8], slice: usize) -> String {
     format!("{text}{:?} {:?} {:?}", recovered.messages, recovered.returned, recovered.end)
 }
 
-/// The header of segment 2.
+/// The header of segment 2, once.
 fn header(size: usize) -> Vec<u8> {
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; 2 * BLOCK];
     block[..8].copy_from_slice(b"corelane");
-    block[8] = 1;
+    block[8] = 2;
     block[14] = 1;
     block[20] = 2;
     block[24..28].copy_from_slice(&(size as u32).to_le_bytes());

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;
 
+/// Where the first batch of a segment begins, behind two copies of its header.
+pub(crate) const SEGMENT_START: usize = 8192;
+
 /// xorshift64*.
 pub(crate) struct Random(u64);
 
@@ -72,7 +75,7 @@ impl Disk {
 
     pub(crate) fn write(&mut self, segment: u32, offset: u64, bytes: &[u8]) {
         self.put(segment, offset as usize, bytes, |_| true);
-        let header = if offset == 0 { 4096 } else { 0 };
+        let header = if offset == 0 { SEGMENT_START } else { 0 };
         self.batches.push((segment, offset as usize + header, bytes.len() - header));
     }
 
@@ -108,7 +111,7 @@ impl Disk {
     pub(crate) fn any_place(&self, random: &mut Random) -> Option<(u32, usize)> {
         let (segment, offset, length) = random.pick(self.batches.iter().copied())?;
         match random.below(20) {
-            0 => Some((segment, random.below(4096) as usize)),
+            0 => Some((segment, random.below(SEGMENT_START as u64) as usize)),
             1..6 => Some((segment, offset + random.below(40) as usize)),
             _ => Some((segment, offset + random.below(length as u64) as usize)),
         }

@@ -423,6 +423,15 @@ impl World {
         self.check_damage(&wiped, segment, range);
     }
 
+    /// Nothing is left of a block that a segment's header is in.
+    pub(crate) fn check_wiped_header(&mut self) {
+        let Some((segment, ..)) = self.random.pick(self.disk.batches.iter()) else { return };
+        let (segment, start) = (*segment, 4096 * self.random.below(2) as u32);
+        let mut wiped = self.disk.clone();
+        wiped.wipe(segment, start as usize, 4096);
+        self.check_damage(&wiped, segment, start..start + 4096);
+    }
+
     fn check_damage(&mut self, damaged: &Disk, segment: u32, hit: std::ops::Range<u32>) {
         let config = config(&mut self.random, self.boot + 1);
         let (whole, before) = recover(&self.disk, config, &mut self.random).expect("it is our own journal");

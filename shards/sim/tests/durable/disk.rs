@@ -206,7 +206,7 @@ fn a_segment_that_cannot_be_read_is_not_cleaned_and_loses_nothing() {
     }
     assert!(stage.world.disks[0].freed > before + 5, "the others are cleaned");
     assert_eq!(stage.crash().messages(), 2);
-    assert!(stage.world.disks[0].segments().len() <= 9, "{:?}", stage.world.disks[0].segments());
+    assert!(stage.world.disks[0].segments().len() <= 12, "{:?}", stage.world.disks[0].segments());
     assert_eq!(stage.take_bodies("rare"), ["rare", "rarer"]);
 }
 
@@ -229,7 +229,8 @@ fn a_bit_that_turned_costs_what_it_hit_and_is_reported() {
         let found = stage.take_bodies("q");
         let missing: Vec<&String> = all.iter().filter(|body| !found.contains(body)).collect();
         assert!(found.iter().eq(all.iter().filter(|body| found.contains(body))), "order holds");
-        assert!(missing.len() <= 1 || found.is_empty(), "seed {seed}: {missing:?}");
+        // In the header of a batch it costs the batch, which may have two.
+        assert!(missing.len() <= 2 || found.is_empty(), "seed {seed}: {missing:?} {restart:?}");
         lost += missing.len();
         if !missing.is_empty() {
             assert!(restart.is_damaged(), "seed {seed}: {:?} lost, {:?}", missing.len(), restart);
