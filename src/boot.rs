@@ -81,6 +81,9 @@ pub fn serve(
     for warning in plan.warnings(settings.idle == IdlePolicy::Spin) {
         warn!("{warning}");
     }
+    if let Some(warning) = settings.size_warning(plan.cores.len()) {
+        warn!("{warning}");
+    }
     let files = raise_file_limit();
     if files < FILES_WANTED {
         warn!(

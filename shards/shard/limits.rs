@@ -157,8 +157,8 @@ pub const ANNOTATIONS_BYTES_MAX: usize = 64 << 10;
 /// left out.
 pub const ANNOTATION_PAIRS_MAX: usize = 1 << 16;
 
-/// Messages of which frames are still to come have this part of the memory for messages besides it. A link that goes beyond is
-/// detached: `amqp:resource-limit-exceeded`.
+/// Messages of which frames are still to come have this part of the memory for messages besides it, or as much as one of the largest
+/// size takes, if that is more. A link that goes beyond is detached: `amqp:resource-limit-exceeded`.
 pub const ASSEMBLY_SHARE: u64 = 4;
 
 /// Bytes of a management request. A larger one is answered with 400.

@@ -73,10 +73,16 @@ impl Shard {
         }
     }
 
-    /// Lets a connection join no more of messages in parts than there is memory for. It is memory apart: a message for a full
-    /// queue is refused when it is whole, and its link goes on.
+    /// What messages in parts may take. It is memory apart: a message for a full queue is refused when it is whole, and its link goes on.
+    /// One that is as large as any may be has room, if there are no others.
+    fn assembly_max(&self) -> u64 {
+        let largest = self.message_size_max().min(self.memory_max);
+        (self.memory_max / ASSEMBLY_SHARE).max(largest)
+    }
+
+    /// Lets a connection join no more of messages in parts than there is memory for.
     pub(crate) fn bound_assembly(&mut self, slot: ConnectionSlot) {
-        let free = (self.memory_max / ASSEMBLY_SHARE).saturating_sub(self.memory_assembled);
+        let free = self.assembly_max().saturating_sub(self.memory_assembled);
         if let Some(connection) = self.connections.get_mut(slot) {
             let size_max = connection.assembled + usize::try_from(free).unwrap_or(usize::MAX / 2);
             connection.protocol.bound_assembly(size_max);

@@ -579,6 +579,11 @@ impl Shard {
     }
 
     /// Bytes of messages that queues may hold.
+    /// Bytes of the largest message that is taken.
+    pub(crate) fn message_size_max(&self) -> u64 {
+        self.loopback.max_message_size.max(self.elsewhere.max_message_size)
+    }
+
     pub(crate) fn memory_max(&self) -> u64 {
         self.memory_max
     }

@@ -25,6 +25,8 @@ pub struct Setup {
     pub auto_create: bool,
     /// Bytes of messages that a shard takes.
     pub memory: u64,
+    /// Bytes of the largest message that is taken.
+    pub message_size_max: u64,
     /// How long a transaction may hold messages; 0: for ever.
     pub transaction_timeout_us: u64,
     /// First delivery and transfer numbers of both sides.
@@ -49,6 +51,7 @@ impl Setup {
             rules: Vec::new(),
             auto_create: true,
             memory: u64::MAX / 2,
+            message_size_max: amqp10::Config::default().max_message_size,
             transaction_timeout_us: 300_000_000,
             serial_first: 0,
             client_window: 2048,
@@ -187,6 +190,7 @@ impl World {
             container_id: "broker".into(),
             serial_first: setup.serial_first,
             idle_timeout_us: setup.idle_timeout_us,
+            max_message_size: setup.message_size_max,
             sasl,
             ..amqp10::Config::default()
         });

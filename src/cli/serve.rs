@@ -104,12 +104,16 @@ pub(super) struct ServeArguments {
     max_frame_size: Option<u64>,
 
     /// The largest message that is accepted [default: 128MiB]
+    ///
+    /// A message is in one shard. Where one's share of `--memory` is not an eighth larger than this, less holds: a warning at the start
+    /// says how much, and so does what producers are told.
     #[arg(long, value_name = "SIZE", env = "CORELANE_MAX_MESSAGE_SIZE", value_parser = count(setting::MESSAGE_SIZE))]
     max_message_size: Option<u64>,
 
     /// Memory for messages, shared among the shards; when it is used up, messages are refused [default: half of the machine's]
     ///
-    /// It does not count the queues themselves. Each takes about 10 KiB while there is a message in it, and a shard has at most
+    /// Messages of which parts are still to come have a quarter of it besides, or as much as one of `--max-message-size` takes on each
+    /// shard, if that is more. It does not count the queues themselves. Each takes about 10 KiB while there is a message in it, and a shard has at most
     /// 1,048,576: who may make queues by name (auto-create) can take about 10 GiB a shard. `--no-auto-create`, or `auto-create` of
     /// destinations, says who may; `auto-delete` and `idle-expiry` delete those that nobody uses.
     #[arg(long, value_name = "SIZE", env = "CORELANE_MEMORY", value_parser = count(setting::MEMORY))]

@@ -284,6 +284,29 @@ fn where_messages_are_kept_is_one_question() {
     assert!(over(&disk, &memory).is_some());
 }
 
+/// The larger message is refused then, and who allows it hears what would help.
+#[test]
+fn a_message_has_to_fit_into_the_memory_of_a_shard() {
+    let of = |text: &str| settings(text).unwrap();
+    let small = of("memory = \"512MiB\"");
+    assert_eq!((small.message_size_max(3), small.size_warning(3)), (128 << 20, None));
+    assert_eq!(small.message_size_max(4), 112 << 20);
+    let warning = small.size_warning(4).unwrap();
+    for part in [
+        "more than 112MiB",
+        "max-message-size is 128MiB",
+        "each of 4 has 128MiB",
+        "--memory 586MiB",
+        "--max-message-size 112MiB",
+    ] {
+        assert!(warning.contains(part), "lacks {part:?}: {warning}");
+    }
+    assert_eq!(of("memory = \"586MiB\"").size_warning(4), None);
+    assert_eq!(of("memory = \"512MiB\"\nmax-message-size = \"112MiB\"").size_warning(4), None);
+    assert_eq!(of("memory = \"512MiB\"\nmax-message-size = 1234567").size_warning(4), None);
+    assert!(of("memory = \"16MiB\"").message_size_max(1024) > 13 << 10);
+}
+
 #[test]
 fn a_pin_needs_its_shard() {
     let settings = settings("[destinations.a]\nshard = 3").unwrap();

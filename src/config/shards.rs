@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use corelane_protocol::amqp10::{Config, Sasl};
 use corelane_shard::ShardConfig;
+use corelane_shard::quantity::show_size;
 use corelane_wire::amqp10::{MapWriter, Value};
 
 use super::ServeSettings;
@@ -15,14 +16,40 @@ use crate::authenticate::AccessRules;
 const JOINED_MESSAGES: u64 = 2;
 
 impl ServeSettings {
+    /// Bytes of the largest message that is taken where there are so many shards: as many as are allowed, if a shard that has no message
+    /// has room for them. The eighth that is left is for what comes with them, and for vectors that are larger than what is in them.
+    pub fn message_size_max(&self, shards: usize) -> u64 {
+        let (allowed, memory) = (self.limits.message_size_max, self.limits.memory / shards as u64);
+        let room = memory - memory / 8;
+        if allowed <= room { allowed } else { room & !1023 }
+    }
+
+    /// What to say to who allows larger messages than there is memory for.
+    pub fn size_warning(&self, shards: usize) -> Option<String> {
+        let (allowed, taken) = (self.limits.message_size_max, self.message_size_max(shards));
+        let needed =
+            (allowed.saturating_mul(8).div_ceil(7).saturating_mul(shards as u64)).next_multiple_of(1 << 20);
+        (taken < allowed).then(|| {
+            format!(
+                "messages of more than {} are refused, although max-message-size is {}: a message is in one shard, and each of {shards} \
+                 has {} of the memory for messages. Give more with `--memory {}`, or say what holds with `--max-message-size {}`",
+                show_size(taken),
+                show_size(allowed),
+                show_size(self.limits.memory / shards as u64),
+                show_size(needed),
+                show_size(taken)
+            )
+        })
+    }
+
     /// What one of the shards is told. `boot` tells this run of the process from others.
     pub fn shard_config(&self, index: usize, shards: usize, boot: u64) -> ShardConfig {
         ShardConfig {
             index,
             shards,
             boot,
-            loopback: Arc::new(self.connection_config(true)),
-            elsewhere: Arc::new(self.connection_config(false)),
+            loopback: Arc::new(self.connection_config(true, shards)),
+            elsewhere: Arc::new(self.connection_config(false, shards)),
             destinations: self.destinations.clone(),
             memory: self.limits.memory / shards as u64,
             transaction_timeout_us: self.limits.transaction_timeout_us.unwrap_or(0),
@@ -35,15 +62,16 @@ impl ServeSettings {
     }
 
     /// What AMQP 1.0 connections are offered and held to, by where they come from.
-    fn connection_config(&self, loopback: bool) -> Config {
+    fn connection_config(&self, loopback: bool, shards: usize) -> Config {
         let rules = self.access_rules();
         let mechanisms = rules.mechanisms(loopback).iter().map(|name| Box::from(*name)).collect();
-        let joined = self.limits.message_size_max.saturating_mul(JOINED_MESSAGES);
+        let message_size_max = self.message_size_max(shards);
+        let joined = message_size_max.saturating_mul(JOINED_MESSAGES);
         Config {
             container_id: container_id().into(),
             max_frame_size: self.limits.frame_size_max,
             idle_timeout_us: self.limits.idle_timeout_us,
-            max_message_size: self.limits.message_size_max,
+            max_message_size: message_size_max,
             assembly_size_max: usize::try_from(joined).unwrap_or(usize::MAX),
             // Clients ask for them: a link without an address, each message with its own; messages that are delivered later; consumers
             // that share a subscription.

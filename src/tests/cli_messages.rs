@@ -157,6 +157,19 @@ fn sizes_and_many_messages() {
     assert!(error.contains("larger than the broker takes (at most 1048576 bytes)"), "{error}");
 }
 
+/// Two shards with 8 MiB each, of which one message may have seven.
+#[test]
+fn the_memory_of_a_shard_bounds_messages_and_no_less_does() {
+    let broker = Broker::start(&["--shards", "2", "--memory", "16MiB"]);
+    for queue in ["a", "b", "c", "d"] {
+        broker.check(&["send", queue, "--size", "7100KiB"], "");
+        broker.check(&["queue", "purge", queue], "deleted 1 message\n");
+    }
+    let (code, _, error) = broker.run(&["send", "a", "--size", "8MiB"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("larger than the broker takes (at most 7340032 bytes)"), "{error}");
+}
+
 #[test]
 fn selectors_choose_messages() {
     let broker = Broker::start(&["--shards", "2"]);

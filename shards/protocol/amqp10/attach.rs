@@ -217,7 +217,15 @@ impl Connection {
             LinkState::Attached | LinkState::AttachSent => self.write_runs(session),
             LinkState::DetachSent(_) | LinkState::Detached(_) => return,
         }
-        self.write_detach(slot, true, Some(fault.to_error()));
+        match &self.links[slot].end {
+            LinkEnd::Receiver(receiver) if fault == fault::MESSAGE_SIZE => {
+                let description = format!("{}: {} bytes", fault.description, receiver.max_message_size);
+                self.write_detach(slot, true, Some(Error::new(fault.condition, &description)));
+            }
+            LinkEnd::Receiver(_) | LinkEnd::Sender(_) => {
+                self.write_detach(slot, true, Some(fault.to_error()))
+            }
+        }
         self.discard_partial(slot);
         self.unname(slot);
         self.links[slot].state = LinkState::DetachSent(DetachSent::Fault);

@@ -106,8 +106,10 @@ pub(super) const CREDIT: Fault =
     Fault::new("amqp:link:transfer-limit-exceeded", "a transfer beyond the link's credit");
 pub(super) const MESSAGE_SIZE: Fault =
     Fault::new("amqp:link:message-size-exceeded", "a message larger than the max-message-size");
-pub(super) const ASSEMBLY_SIZE: Fault =
-    Fault::new("amqp:resource-limit-exceeded", "too many bytes of unfinished deliveries");
+pub(super) const ASSEMBLY_SIZE: Fault = Fault::new(
+    "amqp:resource-limit-exceeded",
+    "more bytes of unfinished deliveries than there is memory for",
+);
 pub(super) const STOLEN: Fault = Fault::new("amqp:link:stolen", "the link was attached again elsewhere");
 pub(super) const WRONG_DIRECTION: Fault =
     Fault::new("amqp:not-allowed", "a transfer on a link that we send on");

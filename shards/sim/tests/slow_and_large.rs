@@ -200,7 +200,7 @@ fn a_refused_attach_leaves_no_dynamic_node() {
 /// refused one by one when the memory is full, and their links go on.
 #[test]
 fn messages_in_parts_have_a_share_of_the_memory() {
-    let mut world = World::new(&Setup { memory: 4_000_000, ..Setup::new(1) });
+    let mut world = World::new(&Setup { memory: 4_000_000, message_size_max: 500_000, ..Setup::new(1) });
     let client = world.connect(0);
     let links: Vec<_> = (0..5)
         .map(|n| world.clients[client].attach_sender(&n.to_string(), "parts", &SenderOptions::default()))
@@ -226,4 +226,21 @@ fn messages_in_parts_have_a_share_of_the_memory() {
     assert_eq!(outcomes.len(), 20);
     assert_eq!(outcomes.iter().filter(|(_, outcome)| outcome == "accepted").count(), 13);
     assert!(world.clients[client].detached.is_empty());
+}
+
+/// It is larger than a quarter of the memory, and comes in many parts.
+#[test]
+fn a_broker_without_messages_takes_the_largest_one() {
+    let size_max = 3_500_000;
+    let mut world = World::new(&Setup { memory: 4_000_000, message_size_max: size_max, ..Setup::new(2) });
+    for shard in 0..2 {
+        let client = world.connect(0);
+        let queue = name_at(shard, 2);
+        let sender = world.clients[client].attach_sender("s", &queue, &SenderOptions::default());
+        world.run();
+        world.clients[client].send(sender, &"x".repeat(size_max as usize - 100));
+        world.run();
+        let outcomes = world.clients[client].outcomes.iter().map(|(_, outcome)| outcome.as_str());
+        assert_eq!(outcomes.collect::<Vec<_>>(), ["accepted"]);
+    }
 }

@@ -54,6 +54,18 @@ fn s34_larger_than_the_max_message_size() {
 }
 
 #[test]
+fn who_sends_too_large_a_message_is_told_the_limit() {
+    let mut script = Script::new(Connection::server(Config { max_message_size: 100, ..config() }, 0));
+    script.run(RECEIVING);
+    let mut bytes = Vec::new();
+    encode_line("transfer id=0 tag=a size=101", &mut bytes);
+    let mut input = &bytes[..];
+    while script.connection.receive(0, &mut input).is_some() {}
+    let output = String::from_utf8_lossy(script.connection.output()).into_owned();
+    assert!(output.contains("a message larger than the max-message-size: 100 bytes"), "{output:?}");
+}
+
+#[test]
 fn a_link_may_take_less_than_the_others() {
     check(
         "!manual; attach sender; !accept l=0 max=10; !grant 5; transfer id=0 tag=a size=11; detach closed",
