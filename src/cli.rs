@@ -65,14 +65,14 @@ enum Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  corelane                               run a broker on this machine, for this machine
+  corelane                               run a broker for this machine; keeps durable messages in ./corelane-data
   corelane send orders 'a first order'   put a message into the queue `orders`
   corelane browse orders                 look at what is in it
   corelane receive orders                take one message out of it
   corelane queue list                    what queues there are, and what is in them
   corelane subscriptions                 who gets what from topics
   corelane explain orders                why its messages are, or are not, delivered
-  corelane journal verify DIR            whether everything in a data directory can be read
+  corelane journal verify corelane-data  whether everything in a data directory can be read
   corelane serve --help                  all about running a broker
   corelane help destinations             all properties of queues and topics
 

@@ -25,6 +25,9 @@ pub use tables::{Pin, Tables};
 /// The port registered for AMQP.
 pub const AMQP_PORT: u16 = 5672;
 
+/// Where durable messages are kept if nothing is said: below the working directory.
+pub const DATA_DIR: &str = "corelane-data";
+
 /// The settings of a broker process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeSettings {
@@ -107,8 +110,6 @@ pub enum SettingsError {
     OpenToTheNetwork(SocketAddr),
     /// The same address is listed twice.
     ListenTwice(SocketAddr),
-    /// Messages were asked to be kept on disk, and nothing says where.
-    NothingOnDisk,
     /// Messages were asked to be kept on disk, and to be kept in memory alone.
     OnDiskAndInMemory,
     /// Queues are pinned to a shard that there is not.
@@ -123,11 +124,6 @@ impl fmt::Display for SettingsError {
                 "refusing to listen on {address}: it is not a loopback address, and there is nobody to ask for a \
                  password. Make a users file with `corelane user add NAME --users FILE` and start with `--users FILE`, \
                  or say `--allow-anonymous` to let everyone in"
-            ),
-            SettingsError::NothingOnDisk => write!(
-                formatter,
-                "messages are kept in memory alone where no directory is named: name one with `data-dir`, or leave `in-memory` \
-                 out"
             ),
             SettingsError::OnDiskAndInMemory => {
                 write!(formatter, "`data-dir` and `in-memory` cannot both be given: leave one of them out")
@@ -154,10 +150,9 @@ impl ServeSettings {
     pub fn new(given: Layer) -> Result<ServeSettings, SettingsError> {
         let storage = match (given.in_memory, given.data_dir) {
             (Some(true), Some(_)) => return Err(SettingsError::OnDiskAndInMemory),
-            (Some(false), None) => return Err(SettingsError::NothingOnDisk),
-            (Some(true) | None, None) => None,
-            (Some(false) | None, Some(directory)) => Some(StorageSettings {
-                directory,
+            (Some(true), None) => None,
+            (Some(false) | None, directory) => Some(StorageSettings {
+                directory: directory.unwrap_or_else(|| PathBuf::from(DATA_DIR)),
                 // Whole blocks, and small enough for the type.
                 segment_bytes: (given.segment_size.unwrap_or(64 << 20) as u32).next_multiple_of(BLOCK as u32),
                 disk_free_min: given.disk_free_min.unwrap_or(256 << 20),

@@ -54,7 +54,10 @@ impl Storage {
         clock: Clock,
         signals: &Signals,
     ) -> Result<Option<Self>, BootError> {
-        let Some(asked) = settings.storage.clone() else { return Ok(Some(Storage::InMemory)) };
+        let Some(asked) = settings.storage.clone() else {
+            info!("in memory: nothing outlives this process");
+            return Ok(Some(Storage::InMemory));
+        };
         let destinations = settings.destinations.clone();
         let (say, opened) = channel();
         let thread = thread::Builder::new().name("storage".to_owned()).spawn(move || {

@@ -48,7 +48,7 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "US", env = "CORELANE_SPIN_US", value_parser = count(setting::SPIN_US))]
     spin_us: Option<u64>,
 
-    /// Where messages are kept; made if there is no such directory
+    /// Where durable messages are kept; made if there is no such directory [default: corelane-data, below the working directory]
     ///
     /// One broker at a time uses it, and only that user's. It can be used with another number of shards, too: the next start with
     /// another one writes everything anew.
@@ -74,7 +74,7 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "SIZE", env = "CORELANE_DISK_FREE_MIN", value_parser = count(setting::DISK_FREE_MIN))]
     disk_free_min: Option<u64>,
 
-    /// Keep nothing on disk, which is also what is done where no `--data-dir` is given
+    /// Keep nothing on disk: when the broker ends, all messages and subscriptions are gone
     #[arg(long, env = "CORELANE_IN_MEMORY", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_name = "BOOL", hide_possible_values = true, value_parser = BoolishValueParser::new())]
     in_memory: Option<bool>,
@@ -144,8 +144,11 @@ macro_rules! examples {
 Examples:
   corelane serve
       For this machine alone: clients need no password (anonymous, or guest/guest).
+      Durable messages are kept in ./corelane-data, and are there after a restart.
+  corelane serve --in-memory
+      The same, and nothing is kept.
   corelane user add alice --users /etc/corelane/users
-  corelane serve --listen 0.0.0.0:5672 --users /etc/corelane/users
+  corelane serve --listen 0.0.0.0:5672 --users /etc/corelane/users --data-dir /var/lib/corelane
       For the network: clients log in as one of the users.
   corelane serve --shards 2 --cores 2,3 --idle spin
       Two shards that never sleep, on cores that are theirs.
@@ -166,6 +169,7 @@ Configuration file:
 
     listen = [\"0.0.0.0:5672\", \"[::]:5672\"]
     users = \"users\"         # beside this file
+    data-dir = \"data\"       # beside this file, too
     max-message-size = \"4MiB\"
     idle-timeout = \"2m\"
 

@@ -260,9 +260,11 @@ fn cores() {
 
 #[test]
 fn where_messages_are_kept_is_one_question() {
-    assert_eq!(settings("in-memory = false"), Err(SettingsError::NothingOnDisk));
+    for default in ["", "in-memory = false"] {
+        let directory = settings(default).unwrap().storage.unwrap().directory;
+        assert_eq!(directory, PathBuf::from("corelane-data"), "{default:?}");
+    }
     assert_eq!(settings("in-memory = true").unwrap().storage, None);
-    assert_eq!(settings("").unwrap().storage, None);
     let both = "in-memory = true\ndata-dir = \"data\"";
     assert_eq!(settings(both), Err(SettingsError::OnDiskAndInMemory));
     let kept = settings(

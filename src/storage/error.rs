@@ -89,7 +89,7 @@ impl fmt::Display for StorageError {
         match self {
             StorageError::NotADirectory { path } => write!(
                 formatter,
-                "{} is not a directory: name one with --data-dir, or one that is to be made",
+                "{} is not a directory: name one with --data-dir, or one that is to be made, or keep nothing with --in-memory",
                 path.display()
             ),
             StorageError::OtherUser { path, owner, user } => write!(
@@ -100,15 +100,15 @@ impl fmt::Display for StorageError {
             ),
             StorageError::Rights { path, error } => write!(
                 formatter,
-                "{} cannot be used by user {}: {error}. Give that user the directory with `chown -R`, or name another one \
-                 with --data-dir",
+                "{} cannot be used by user {}: {error}. Give that user the directory with `chown -R`, name another one with \
+                 --data-dir, or keep nothing with --in-memory",
                 path.display(),
                 rustix::process::geteuid().as_raw()
             ),
             StorageError::ReadOnly { path } => write!(
                 formatter,
-                "{} is on a file system that is mounted read-only: mount it for writing, or name another directory with \
-                 --data-dir",
+                "{} is on a file system that is mounted read-only: mount it for writing, name another directory with \
+                 --data-dir, or keep nothing with --in-memory",
                 path.display()
             ),
             StorageError::Locked { path, process } => {

@@ -58,7 +58,10 @@ pub fn open(
     now: u64,
     home: &dyn Fn(&Queue) -> usize,
 ) -> Result<Opened, StorageError> {
-    let mut directory = DataDirectory::open(&settings.directory, shards)?;
+    // What is said of it is said with its whole name.
+    let path = std::path::absolute(&settings.directory)
+        .map_err(|error| StorageError::of("find", &settings.directory, error))?;
+    let mut directory = DataDirectory::open(&path, shards)?;
     warn_about_memory(directory.path());
     let (direct, sync) = choose_sync(directory.path(), settings.sync)?;
     let mut journals = read_journals(&directory, settings.segment_bytes, direct)?;
@@ -193,7 +196,12 @@ fn choose_mode(
     }
     match (best, first_error) {
         (Some(best), _) => {
-            info!("syncs by {} ({})", best.mode, figures.join(", "));
+            let path = path.display();
+            info!(
+                "keeps durable messages in {path}, synced by {} ({} a small write)",
+                best.mode,
+                figures.join(", ")
+            );
             Ok(best.mode)
         }
         (None, Some((mode, error))) => Err(match Errno::from_io_error(&error) {

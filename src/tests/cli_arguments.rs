@@ -42,6 +42,7 @@ fn help_teaches_with_examples() {
     };
     check(&["--help"], &["serve", "user", "send", "receive", "browse", "Examples:", "Exit codes:"]);
     check(&["serve", "-h"], &["--listen", "--shards", "--idle", "CORELANE_SHARDS", "Examples:"]);
+    check(&["serve", "-h"], &["default: corelane-data", "corelane serve --in-memory"]);
     check(&["serve", "--help"], &["Configuration file:", "[destinations.", "SIGTERM", "prefetch"]);
     check(&["user", "--help"], &["add", "remove", "list", "--password-stdin"]);
     check(&["send", "--help"], &["--size", "--url", "Examples:", "Exits with 3"]);
@@ -87,10 +88,10 @@ fn a_network_address_without_users_is_refused_with_what_to_do() {
             &["refusing to listen on", "corelane user add", "--users FILE", "--allow-anonymous"],
         );
     };
-    check(&["serve", "--listen", "0.0.0.0:0"]);
-    check(&["--listen", "127.0.0.1:0", "--listen", "[::]:0"]);
-    check(&["--listen", "127.0.0.1:0,192.0.2.1:0"]);
-    check(&["--listen", "0.0.0.0:0", "--allow-anonymous=false"]);
+    check(&["serve", "--in-memory", "--listen", "0.0.0.0:0"]);
+    check(&["--in-memory", "--listen", "127.0.0.1:0", "--listen", "[::]:0"]);
+    check(&["--in-memory", "--listen", "127.0.0.1:0,192.0.2.1:0"]);
+    check(&["--in-memory", "--listen", "0.0.0.0:0", "--allow-anonymous=false"]);
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn a_broken_configuration_is_told_with_file_place_and_reason() {
     let file = folder.path().join("broker.toml");
     let check = |text: &str, parts: &[&str]| {
         std::fs::write(&file, text).unwrap();
-        let (code, _, error) = outcome(corelane().arg("--config").arg(&file));
+        let (code, _, error) = outcome(corelane().args(["--in-memory", "--config"]).arg(&file));
         assert_eq!(code, 1, "{text:?}: {error}");
         contains(&error, &["broker.toml"]);
         contains(&error, parts);
@@ -110,7 +111,7 @@ fn a_broken_configuration_is_told_with_file_place_and_reason() {
         "\n[destinations.q]\nprefech = 1",
         &["line 3", "no property \"prefech\"", "did you mean prefetch?"],
     );
-    let (code, _, error) = run(&["--config", "/nowhere/broker.toml"]);
+    let (code, _, error) = run(&["--in-memory", "--config", "/nowhere/broker.toml"]);
     assert_eq!(code, 1);
     contains(&error, &["/nowhere/broker.toml", "No such file"]);
 }
@@ -123,7 +124,7 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
     std::fs::write(&file, "listen = \"192.0.2.1:1003\"").unwrap();
     let check = |flag: bool, variable: bool, expected: &str| {
         let mut command = corelane();
-        command.arg("serve").arg("--config").arg(&file);
+        command.args(["serve", "--in-memory", "--config"]).arg(&file);
         if flag {
             command.args(["--listen", "192.0.2.1:1001"]);
         }
@@ -142,21 +143,24 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
 
 #[test]
 fn the_configuration_file_may_come_from_the_environment() {
-    let (code, _, error) = outcome(corelane().env("CORELANE_CONFIG", "/nowhere/broker.toml"));
+    let (code, _, error) =
+        outcome(corelane().arg("--in-memory").env("CORELANE_CONFIG", "/nowhere/broker.toml"));
     assert_eq!(code, 1);
     contains(&error, &["/nowhere/broker.toml"]);
 }
 
 #[test]
 fn a_users_file_that_is_missing_or_broken_ends_the_start() {
-    let (code, _, error) = run(&["serve", "--listen", "127.0.0.1:0", "--users", "/nowhere/users"]);
+    let (code, _, error) =
+        run(&["serve", "--listen", "127.0.0.1:0", "--in-memory", "--users", "/nowhere/users"]);
     assert_eq!(code, 1);
     contains(&error, &["/nowhere/users does not exist", "corelane user add NAME --users /nowhere/users"]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("users");
     std::fs::write(&file, "\nalice secret\n").unwrap();
-    let (code, _, error) =
-        outcome(corelane().args(["serve", "--listen", "127.0.0.1:0", "--users"]).arg(&file));
+    let mut command = corelane();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--in-memory", "--users"]).arg(&file);
+    let (code, _, error) = outcome(&mut command);
     assert_eq!(code, 1);
     contains(&error, &["users:2: ", "SCRAM-SHA-256$ITERATIONS:SALT$STORED-KEY:SERVER-KEY"]);
 }

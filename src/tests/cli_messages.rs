@@ -333,7 +333,7 @@ fn a_second_signal_ends_the_broker_at_once() {
 #[test]
 fn a_port_that_is_taken_is_told_with_what_to_do() {
     let broker = Broker::start(&["--shards", "1"]);
-    let output = corelane().args(["serve", "--listen", &broker.address]).output().unwrap();
+    let output = corelane().args(["serve", "--in-memory", "--listen", &broker.address]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains(&broker.address) && error.contains("--listen"), "{error}");
@@ -342,7 +342,8 @@ fn a_port_that_is_taken_is_told_with_what_to_do() {
 #[test]
 fn the_log_can_be_json() {
     let mut command = corelane();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "1", "--idle", "park", "--log", "json"]);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "1", "--idle", "park", "--in-memory"]);
+    command.args(["--log", "json"]);
     let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(process.stderr.take().unwrap());
     let mut lines = String::new();

@@ -37,8 +37,8 @@ impl Broker {
     /// One that has only begun to start.
     fn begin(file: &Path) -> Broker {
         let mut command = corelane();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "2", "--idle", "park", "--config"]);
-        let mut process = command.arg(file).stderr(Stdio::piped()).spawn().unwrap();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "2", "--idle", "park", "--in-memory"]);
+        let mut process = command.arg("--config").arg(file).stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
         Broker { process, address: String::new(), log }
     }
@@ -112,7 +112,9 @@ fn a_wrong_file_ends_the_start_with_place_reason_and_what_is_allowed() {
     let file = folder.path().join("broker.toml");
     let check = |text: &str, parts: &[&str]| {
         std::fs::write(&file, text).unwrap();
-        let output = corelane().args(["serve", "--shards", "1", "--config"]).arg(&file).output().unwrap();
+        let mut command = corelane();
+        command.args(["serve", "--shards", "1", "--in-memory", "--config"]).arg(&file);
+        let output = command.output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
         for part in [file.to_str().unwrap()].iter().chain(parts) {
@@ -131,7 +133,9 @@ fn a_pin_beyond_the_shards_ends_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("broker.toml");
     std::fs::write(&file, "[destinations.a]\nshard = 1").unwrap();
-    let output = corelane().args(["serve", "--shards", "1", "--config"]).arg(&file).output().unwrap();
+    let mut command = corelane();
+    command.args(["serve", "--shards", "1", "--in-memory", "--config"]).arg(&file);
+    let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("\"a\": shard 1 is out of range") && error.contains("0 to 0"), "{error}");

@@ -153,6 +153,38 @@ fn what_was_settled_is_there_after_any_end_and_with_any_number_of_shards() {
     assert!(text.contains("; stopped in order"), "{text}");
 }
 
+/// A broker that is told nothing about where to keep messages, started in this directory.
+fn serve_in(working: &Path) -> Command {
+    let mut command = corelane();
+    command.current_dir(working).args(["--listen", "127.0.0.1:0", "--idle", "park", "--shards", "1"]);
+    command
+}
+
+#[test]
+fn without_a_word_messages_are_kept_below_the_working_directory() {
+    let working = tempfile::tempdir().unwrap();
+    let data = working.path().canonicalize().unwrap().join("corelane-data");
+    let broker = Broker::spawn(&mut serve_in(working.path()));
+    let kept = format!("keeps durable messages in {}, synced by ", data.display());
+    assert!(broker.log.contains(&kept) && broker.log.contains("µs a small write)"), "{}", broker.log);
+    send(&broker, "orders", ["hello".to_owned()]);
+    broker.run(&["send", "orders", "transient"]);
+    broker.end(Signal::KILL);
+    let broker = Broker::spawn(&mut serve_in(working.path()));
+    assert_eq!(bodies(&broker, "orders"), ["hello"]);
+    broker.end(Signal::TERM);
+}
+
+#[test]
+fn in_memory_nothing_is_kept_and_that_is_said() {
+    let working = tempfile::tempdir().unwrap();
+    let broker = Broker::spawn(serve_in(working.path()).arg("--in-memory"));
+    assert!(broker.log.contains("in memory: nothing outlives this process"), "{}", broker.log);
+    send(&broker, "orders", ["hello".to_owned()]);
+    broker.end(Signal::TERM);
+    assert_eq!(fs::read_dir(working.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn a_stop_while_everything_is_read_is_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -163,7 +195,7 @@ fn a_stop_while_everything_is_read_is_one() {
     let mut process = serve(folder.path(), "1").stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(process.stderr.take().unwrap());
     let mut seen = String::new();
-    while !seen.contains("syncs by") {
+    while !seen.contains("synced by") {
         assert!(log.read_line(&mut seen).unwrap() > 0, "{seen}");
     }
     kill_process(Pid::from_child(&process), Signal::TERM).unwrap();

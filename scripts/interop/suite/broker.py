@@ -11,8 +11,6 @@ STOP_SECONDS = 15
 
 # What the cases rely on beyond the defaults: one pattern for each property of destinations.
 CONFIG = """
-in-memory = true
-
 [destinations."exclusive.>"]
 exclusive = true
 
@@ -121,6 +119,7 @@ class Broker:
             f"{self.host}:{self.port}",
             "--shards",
             str(self.shards),
+            "--in-memory",
             "--config",
             self.config_path,
             *self.arguments,

@@ -60,9 +60,9 @@ def errors(ctx):
     began = time.monotonic()
     corelane(ctx, "send", ctx.address(), "--size", "1GiB", "--url", ctx.url, codes=(1,))
     check(time.monotonic() - began < 2, "a body that is too large was made first")
-    corelane(ctx, "serve", "--listen", ctx.url, codes=(1,))
-    corelane(ctx, "serve", "--listen", "192.0.2.1:5672", codes=(1,))
-    corelane(ctx, "serve", "--shards", "0", codes=(1, 2))
+    corelane(ctx, "serve", "--in-memory", "--listen", ctx.url, codes=(1,))
+    corelane(ctx, "serve", "--in-memory", "--listen", "192.0.2.1:5672", codes=(1,))
+    corelane(ctx, "serve", "--in-memory", "--shards", "0", codes=(1, 2))
 
 
 PRODUCERS = ("proton", "rhea", "jms")

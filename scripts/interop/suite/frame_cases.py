@@ -140,7 +140,7 @@ def small_writes(ctx, others):
 @raw_case("idle")
 def idle(ctx, others):
     """A peer that falls silent is closed with an error after the announced time; a client's own time is kept by heartbeats."""
-    broker = ctx.tools.broker(ctx.broker.shards, "idle", config='in-memory = true\nidle-timeout = "2s"\n')
+    broker = ctx.tools.broker(ctx.broker.shards, "idle", config='idle-timeout = "2s"\n')
     ctx.later(broker.stop)
     inner = type(ctx)(broker, ctx.case, ctx.full, ctx.folder, ctx.tools)
     ctx.later(lambda: [cleanup() for cleanup in inner.cleanups])

@@ -322,9 +322,7 @@ def over_credit(ctx, others):
 @raw_case("too-large")
 def too_large(ctx, others):
     """A message that never ends: the link is detached with message-size-exceeded at the announced size, and no memory is left."""
-    broker = ctx.tools.broker(
-        ctx.broker.shards, "small", config='in-memory = true\nmax-message-size = "1MiB"\n'
-    )
+    broker = ctx.tools.broker(ctx.broker.shards, "small", config='max-message-size = "1MiB"\n')
     ctx.later(broker.stop)
     inner = type(ctx)(broker, ctx.case, ctx.full, ctx.folder, ctx.tools)
     ctx.later(lambda: [cleanup() for cleanup in inner.cleanups])
