@@ -25,7 +25,8 @@ use crate::authenticate::Authenticator;
 use crate::config::{IdlePolicy, Listener, ServeSettings, SettingsError};
 use crate::control::{Control, Reload, Reread, Signals, Stop};
 use crate::driver::{
-    self, Clock, Doorbell, Driver, Idle, Letter, Listening, Participants, ShardThread, Unusable, participants,
+    self, Clock, Doorbell, Driver, Idle, Letter, Listening, Participants, ShardThread, Starting, Unusable,
+    participants,
 };
 use crate::storage::StorageError;
 use cores::{CoresError, Plan};
@@ -95,13 +96,17 @@ pub fn serve(
     let addresses: Vec<_> = listeners.iter().map(Listening::address).collect();
     let clock = Clock::start();
     let shards = plan.cores.len();
-    let Some(mut storage) = Storage::open(settings, shards, clock, &signals)? else {
-        info!("stopped before everything was read");
-        return Ok(Stop::Graceful);
+    let Some(storage) = Storage::open(settings, shards, clock, &signals)? else {
+        return Ok(stopped_early(settings));
     };
+    // The directory stays locked until the process ends, because its threads may use it until then.
+    let storage = Box::leak(Box::new(storage));
     let participants = participants(shards).map_err(BootError::Doorbells)?;
     let Participants { ports, bells, control } = participants;
-    let threads = start_shards(settings, &plan, clock, ports, &bells, listeners, &mut storage)?;
+    let starting = start_shards(settings, &plan, clock, ports, &bells, listeners, storage)?;
+    let Some(threads) = wait_for_shards(starting, &plan, &signals)? else {
+        return Ok(stopped_early(settings));
+    };
     for address in addresses {
         info!(%address, "listening");
     }
@@ -120,7 +125,7 @@ fn start_shards(
     bells: &Arc<[Doorbell]>,
     listeners: Vec<Listening>,
     storage: &mut Storage,
-) -> Result<Vec<ShardThread>, BootError> {
+) -> Result<Vec<Starting>, BootError> {
     let boot = clock.now();
     let mut listeners = Some(listeners);
     let mut starting = Vec::new();
@@ -146,13 +151,39 @@ fn start_shards(
         });
         starting.push(started.map_err(failed)?);
     }
+    Ok(starting)
+}
+
+/// Waits until all of them have what they had before. `None`: a signal came first.
+fn wait_for_shards(
+    starting: Vec<Starting>,
+    plan: &Plan,
+    signals: &Signals,
+) -> Result<Option<Vec<ShardThread>>, BootError> {
     let mut threads = Vec::new();
     for starting in starting {
-        let index = starting.index();
-        threads.push(starting.wait().map_err(|error| BootError::Start { shard: index, error })?);
-        info!(shard = index, core = plan.cores[index], "started");
+        let shard = starting.index();
+        let started = starting.wait_unless(|| signals.take_stop());
+        let Some(thread) = started.map_err(|error| BootError::Start { shard, error })? else {
+            std::mem::forget(threads);
+            return Ok(None);
+        };
+        info!(shard, core = plan.cores[shard], "started");
+        threads.push(thread);
     }
-    Ok(threads)
+    Ok(Some(threads))
+}
+
+/// A signal came while there was nobody yet who had to be told.
+fn stopped_early(settings: &ServeSettings) -> Stop {
+    match &settings.storage {
+        None => info!("stopped before all shards had started"),
+        Some(storage) => info!(
+            "stopped before everything was read: nothing that is kept in {} is lost by that, and the next start reads it again",
+            storage.directory.display()
+        ),
+    }
+    Stop::Graceful
 }
 
 /// Lets the process open as many files as it may. Returns how many that are.

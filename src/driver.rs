@@ -33,6 +33,7 @@ mod ring;
 mod service;
 mod socket;
 mod streams;
+mod thread;
 
 pub use clock::Clock;
 pub use control::{ControlPort, Letter, Participants, participants};
@@ -43,5 +44,6 @@ pub use idle::Idle;
 pub use listen::{Listening, listen};
 pub use measure::{Measured, SyncError, measure};
 pub use probe::{Unusable, probe};
-pub use pump::{Driver, ShardThread, Starting};
+pub use pump::Driver;
 pub use service::Service;
+pub use thread::{ShardThread, Starting};

@@ -26,6 +26,7 @@ use super::ring::{Completion, Ring, StreamKey};
 use super::service::Service;
 use super::socket;
 use super::streams::{Phase, Receive, Send, Stream, Streams};
+use super::thread::Starting;
 use crate::storage::Synced;
 use corelane_mailbox::{Lane, Port};
 use corelane_shard::{ConnectionSlot, Effect, Event, Peer, Socket, Turn};
@@ -35,7 +36,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -55,21 +56,6 @@ pub struct Driver {
     pub disk: Option<Disk>,
 }
 
-/// A shard's thread that has been started and is not known to run yet.
-pub struct Starting {
-    index: usize,
-    thread: Thread,
-    ended: Receiver<()>,
-    ready: Receiver<io::Result<()>>,
-}
-
-/// A shard's thread.
-pub struct ShardThread {
-    thread: Thread,
-    /// Has something when the thread has nothing left to do.
-    ended: Receiver<()>,
-}
-
 impl Driver {
     /// Starts the thread, and has it make its service, which may take its time.
     pub fn start<S: Service>(
@@ -83,7 +69,7 @@ impl Driver {
             self.run(make, say_ready);
             let _ = end.send(());
         })?;
-        Ok(Starting { index, thread, ended, ready })
+        Ok(Starting::new(index, thread, ended, ready))
     }
 
     fn run<S: Service>(self, make: impl FnOnce() -> io::Result<S>, ready: Sender<io::Result<()>>) {
@@ -102,36 +88,6 @@ impl Driver {
             }
         }
         std::mem::forget(guard);
-    }
-}
-
-impl Starting {
-    /// Waits until its ring stands, and everything that is to be there is.
-    pub fn wait(self) -> io::Result<ShardThread> {
-        let Starting { thread, ended, ready, .. } = self;
-        match ready.recv() {
-            Ok(Ok(())) => Ok(ShardThread { thread, ended }),
-            Ok(Err(error)) => Err(error),
-            Err(_) => match thread.join() {
-                Ok(()) => Err(io::Error::other("the shard's thread has ended")),
-                Err(error) => Err(error),
-            },
-        }
-    }
-
-    /// The number of the shard.
-    pub fn index(&self) -> usize {
-        self.index
-    }
-}
-
-impl ShardThread {
-    /// Waits for its end, which [`Letter::Exit`] brings, at most for so long.
-    pub fn join_within(self, time: Duration) -> io::Result<()> {
-        match self.ended.recv_timeout(time) {
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => self.thread.join(),
-            Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
-        }
     }
 }
 

@@ -8,8 +8,8 @@ use super::segments::SegmentFiles;
 use corelane_journal::{Config, Identity, Position, Record, Recovered};
 use corelane_shard::Decisions;
 use std::path::Path;
+use std::time::Duration;
 use std::{fs, thread};
-use tracing::info;
 
 /// What one shard goes on with.
 #[derive(Debug)]
@@ -25,6 +25,10 @@ pub(super) struct Journals {
     pub(super) boot: u32,
     pub(super) decisions: Decisions,
     pub(super) shards: Vec<ShardStorage>,
+    /// Bytes of their files, those included in which nothing is needed.
+    bytes: u64,
+    /// How long it took to read them.
+    time: Duration,
 }
 
 /// The journals of a directory that no broker uses, to look at.
@@ -102,23 +106,39 @@ pub(super) fn read_journals(
         decisions.arrived.extend(&recovered.arrived);
         shards.push(ShardStorage { files, used, recovered });
     }
-    summarize(&shards, &progress);
-    Ok(Journals { boot, decisions, shards })
+    Ok(Journals { boot, decisions, shards, bytes: progress.total(), time: progress.elapsed() })
 }
 
-fn summarize(shards: &[ShardStorage], progress: &Progress) {
-    if progress.total() == 0 {
-        return;
+impl Journals {
+    /// One sentence about what was found. `None`: there was nothing to read.
+    pub(super) fn summary(&self) -> Option<String> {
+        if self.bytes == 0 {
+            return None;
+        }
+        let Journals { shards, bytes, time, .. } = self;
+        let queues: usize = shards.iter().map(|shard| shard.recovered.queues.len()).sum();
+        let messages: usize = shards.iter().map(|shard| shard.recovered.messages.len()).sum();
+        let damaged: usize = shards.iter().map(|shard| shard.recovered.end.damage.len()).sum();
+        let torn = shards.iter().filter(|shard| shard.recovered.end.torn.is_some()).count();
+        let stop = match (shards.iter().all(|shard| shard.recovered.clean), torn) {
+            (true, 0) => "the broker had stopped in order".to_owned(),
+            (_, 0) => "the broker had not stopped in order".to_owned(),
+            (_, torn) => format!(
+                "the broker had not stopped in order, and the last write of {torn} of {} shards was not complete",
+                shards.len()
+            ),
+        };
+        let damage = match damaged {
+            0 => "everything can be read".to_owned(),
+            1 => "1 place is damaged".to_owned(),
+            more => format!("{more} places are damaged"),
+        };
+        Some(format!(
+            "found {queues} queues and {messages} messages in {} of journals, read in {} ms; {stop}; {damage}",
+            Bytes(*bytes),
+            time.as_millis()
+        ))
     }
-    let queues: usize = shards.iter().map(|shard| shard.recovered.queues.len()).sum();
-    let messages: usize = shards.iter().map(|shard| shard.recovered.messages.len()).sum();
-    let clean = shards.iter().all(|shard| shard.recovered.clean);
-    info!(
-        "found {queues} queues and {messages} messages in {} of journals, read in {} ms; {}",
-        Bytes(progress.total()),
-        progress.elapsed().as_millis(),
-        if clean { "the broker had stopped in order" } else { "the broker had not stopped in order" }
-    );
 }
 
 fn bytes_of_all(files: &SegmentFiles) -> u64 {

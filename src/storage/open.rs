@@ -65,7 +65,10 @@ pub fn open(
     warn_about_memory(directory.path());
     let (direct, sync) = choose_sync(directory.path(), settings.sync)?;
     let mut journals = read_journals(&directory, settings.segment_bytes, direct)?;
-    report_damage(directory.path(), &journals.shards, settings.on_damage)?;
+    if let Some(summary) = journals.summary() {
+        info!("{summary}");
+    }
+    report(directory.path(), &journals.shards, settings.on_damage)?;
     if directory.layout().shards != shards {
         let Layout { number, shards: before } = directory.layout();
         info!(
@@ -81,17 +84,17 @@ pub fn open(
         info!("written anew: {} in {} ms", Bytes(used_bytes), progress.elapsed().as_millis());
         journals = read_journals(&directory, settings.segment_bytes, direct)?;
     }
-    for (index, shard) in journals.shards.iter_mut().enumerate() {
-        settle(index, shard)?;
+    for shard in &mut journals.shards {
+        settle(shard)?;
         shard.files.leave_free(settings.disk_free_min);
     }
-    let Journals { boot, decisions, shards } = journals;
+    let Journals { boot, decisions, shards, .. } = journals;
     let used_bytes = used_bytes(&shards);
     Ok(Opened { directory, sync, boot, decisions: Arc::new(decisions), shards, used_bytes })
 }
 
 /// What is read from here on is durable, and what nobody needs is gone.
-fn settle(index: usize, shard: &mut ShardStorage) -> Result<(), StorageError> {
+fn settle(shard: &mut ShardStorage) -> Result<(), StorageError> {
     let ShardStorage { files, used, recovered } = shard;
     files.make_folder().map_err(|error| StorageError::of("make", files.folder(), error))?;
     // The last batch may have been read from the kernel's cache.
@@ -102,18 +105,19 @@ fn settle(index: usize, shard: &mut ShardStorage) -> Result<(), StorageError> {
     }
     let damaged: Vec<u32> = recovered.end.damage.iter().map(|damage| damage.segment).collect();
     files.keep(|number| recovered.journal.uses(number), &damaged)?;
-    if let Some((segment, offset)) = recovered.end.torn {
-        info!(
-            shard = index,
-            "the last write was not complete when the broker stopped, and nobody was told that it was: segment {segment}, byte {offset}"
-        );
-    }
     Ok(())
 }
 
-fn report_damage(path: &Path, shards: &[ShardStorage], on_damage: OnDamage) -> Result<(), StorageError> {
+/// What is not as it was written.
+fn report(path: &Path, shards: &[ShardStorage], on_damage: OnDamage) -> Result<(), StorageError> {
     let mut count = 0;
     for (index, shard) in shards.iter().enumerate() {
+        if let Some((segment, offset)) = shard.recovered.end.torn {
+            info!(
+                shard = index,
+                "the last write was not complete when the broker stopped, and nobody was told that it was: segment {segment}, byte {offset}"
+            );
+        }
         for damage in &shard.recovered.end.damage {
             count += 1;
             warn!("{}", describe(damage, index as u16, &shard.files, &shard.recovered));

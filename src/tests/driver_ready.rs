@@ -108,3 +108,34 @@ fn connections_wait_for_the_last_shard() {
         thread.join_within(PATIENCE).unwrap();
     }
 }
+
+#[test]
+fn a_shard_that_starts_is_not_waited_for_when_somebody_stops_that() {
+    let Participants { ports, bells, .. } = participants(2).unwrap();
+    let (tell, _told) = channel();
+    let (placement, idle, clock) = (Placement::Unpinned, Idle::Park, Clock::start());
+    let (go_on, waits) = channel::<()>();
+    let mut waits = Some(waits);
+    let mut starting = Vec::new();
+    for (index, port) in ports.into_iter().enumerate() {
+        let (bells, listeners) = (bells.clone(), Vec::new());
+        let driver = Driver { index, placement, idle, clock, port, bells, listeners, disk: None };
+        let late = Late { index, tell: tell.clone(), mails: 0, effects: Vec::new() };
+        // The first one takes its time to get back what it had.
+        let waits = waits.take();
+        let make = move || {
+            waits.map_or(Ok(()), |waits| waits.recv().map_err(std::io::Error::other))?;
+            Ok(late)
+        };
+        starting.push(driver.start(make).unwrap());
+    }
+    let (second, first) = (starting.pop().unwrap(), starting.pop().unwrap());
+    let mut looked = 0;
+    let stopped = first.wait_unless(|| {
+        looked += 1;
+        looked == 2
+    });
+    assert!(stopped.unwrap().is_none());
+    assert!(second.wait_unless(|| false).unwrap().is_some());
+    drop(go_on);
+}

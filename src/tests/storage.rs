@@ -201,7 +201,69 @@ fn a_stop_while_everything_is_read_is_one() {
     kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
     log.read_to_string(&mut seen).unwrap();
     assert_eq!(process.wait().unwrap().code(), Some(0));
-    assert!(seen.contains("stopped before everything was read"), "{seen}");
+    assert!(seen.contains("stopped before everything was read: nothing that is kept in"), "{seen}");
+    fs::remove_file(fifo).unwrap();
+    Broker::start(folder.path(), "1").end(Signal::TERM);
+}
+
+/// Wherever in it the stop comes: the old layout is in force, or the new one.
+#[test]
+fn a_stop_while_everything_is_written_anew_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path(), "1");
+    for queue in ["orders", "invoices", "parcels"] {
+        broker.run(&["send", queue, "--count", "1000", "--size", "5000", "--durable"]);
+    }
+    broker.end(Signal::KILL);
+    // Each differs from both that may be in force.
+    for shards in ["2", "3", "4"] {
+        let mut process = serve(folder.path(), shards).stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut seen = String::new();
+        while !seen.contains("everything is written anew") {
+            assert!(log.read_line(&mut seen).unwrap() > 0 && !seen.contains(" ready "), "{seen}");
+        }
+        kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
+        log.read_to_string(&mut seen).unwrap();
+        assert_eq!(process.wait().unwrap().code(), Some(0), "{seen}");
+    }
+    let (code, text, _) = journal(&["verify"], folder.path());
+    assert!(code == Some(0) && text.contains("no damage"), "{text}");
+    let broker = Broker::start(folder.path(), "5");
+    assert!(broker.log.contains("found 3 queues and 3000 messages"), "{}", broker.log);
+    assert_eq!(bodies(&broker, "orders").len(), 1000);
+    broker.end(Signal::TERM);
+}
+
+#[test]
+fn what_was_found_is_summed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path(), "1");
+    assert!(!broker.log.contains("found"), "there is nothing yet:\n{}", broker.log);
+    send(&broker, "orders", (0..3).map(|index| format!("body-{index}")));
+    broker.end(Signal::TERM);
+    let broker = Broker::start(folder.path(), "1");
+    let found = "found 1 queues and 3 messages in ";
+    assert!(broker.log.contains(found), "{}", broker.log);
+    assert!(
+        broker.log.contains("; the broker had stopped in order; everything can be read"),
+        "{}",
+        broker.log
+    );
+    send(&broker, "orders", ["body-3".to_owned()]);
+    broker.end(Signal::KILL);
+    let (path, at) = find(folder.path(), "body-3");
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(at + 3).unwrap();
+    // What is written anew is told of what it was made of.
+    let broker = Broker::start(folder.path(), "2");
+    let torn = "the broker had not stopped in order, and the last write of 1 of 1 shards was not complete";
+    for part in
+        [found, torn, "everything can be read", "nobody was told that it was: segment ", "written anew"]
+    {
+        assert!(broker.log.contains(part), "{part:?} is not in\n{}", broker.log);
+    }
+    assert_eq!(bodies(&broker, "orders"), ["body-0", "body-1", "body-2"]);
+    broker.end(Signal::TERM);
 }
 
 #[test]
@@ -297,7 +359,7 @@ fn damage_is_told_and_costs_what_it_is_in() {
     let mut stop = serve(folder.path(), "1");
     refused(stop.args(["--on-damage", "stop"]), &["1 places in", "--on-damage skip"]);
     let broker = Broker::start(folder.path(), "1");
-    for part in says {
+    for part in says.iter().chain(&["; 1 place is damaged"]) {
         assert!(broker.log.contains(part), "{:?} does not say {part:?}", broker.log);
     }
     assert_eq!(bodies(&broker, "orders"), ["body-0", "body-2", "body-3"]);
