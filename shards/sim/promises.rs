@@ -185,11 +185,11 @@ impl Promises {
         }
     }
 
-    /// Everyone has gone, as the broker has. `full`: on a disk without room that it had started may not have been written.
-    pub(crate) fn all_lost(&mut self, full: bool) {
+    /// Everyone has gone, as the broker has. On disks that are not sound it may not have been written that it had started.
+    pub(crate) fn all_lost(&mut self, is_sound: bool) {
         for copy in self.copies.values_mut() {
             (copy.is_held, copy.is_unheard) = (false, false);
-            if full {
+            if !is_sound {
                 copy.delivered = 0;
             }
         }
