@@ -1,6 +1,6 @@
 //! Messages: which are there, in what order, and with what counts.
 
-use corelane_sim::{ReceiverOptions, Setup};
+use corelane_sim::{Operator, ReceiverOptions, Setup};
 use corelane_wire::amqp10::{DeliveryState, Header, Map, MapWriter, Modified, Properties, Value};
 
 use crate::{Stage, bodies, durable, name_at, rule};
@@ -396,6 +396,7 @@ fn s21_a_transient_message_does_not_overtake_a_durable_one_that_waits_for_the_di
         stage.world.run();
         let number = stage.outcome(token).strip_prefix("declared ").expect("there is room").parse();
         let number = Some(number.expect("a number")).filter(|_| in_transaction);
+        let mut operator = Operator::new(&mut stage.world, 0);
         stage.hold_disks(true);
         for (body, header) in [("durable", durable()), ("transient", Header::default())] {
             let to = (sender, number);
@@ -407,6 +408,8 @@ fn s21_a_transient_message_does_not_overtake_a_durable_one_that_waits_for_the_di
             stage.world.clients[client].discharge(coordinator, number, false);
         }
         assert_eq!(stage.receive(receiver, 10), []);
+        let said = operator.ask(&mut stage.world, "EXPLAIN", ("queue", &queue), &[], &[]).at("summary");
+        assert!(said.contains("2 are part of open transactions, or wait for the disk"), "{said}");
         stage.hold_disks(false);
         stage.world.run();
         assert_eq!(stage.world.clients[client].bodies(receiver), ["durable", "transient"]);
