@@ -178,7 +178,7 @@ fn without_room_to_write_everything_anew_the_old_stays() {
 }
 
 #[test]
-fn with_less_room_than_is_to_be_left_producers_are_refused_until_there_is_more() {
+fn s60_with_less_room_than_is_to_be_left_producers_are_refused_until_there_is_more() {
     let Some(disk) = Disk::new("32m") else { return };
     let mut command = serve(&disk.data(), "1");
     let broker = Broker::spawn(&mut disk.with(command.args(["--disk-free-min", "8MiB"])));
@@ -210,7 +210,7 @@ fn with_less_room_than_is_to_be_left_producers_are_refused_until_there_is_more()
 
 /// A limit on the size of files stands for a disk that fails: no byte is written from then on.
 #[test]
-fn after_a_write_has_failed_nothing_is_accepted_and_everything_else_goes_on() {
+fn s60_after_a_write_has_failed_nothing_is_accepted_and_everything_else_goes_on() {
     for sync in ["write-through", "fdatasync", "thread"] {
         let folder = tempfile::tempdir().unwrap();
         let plain = serve(folder.path(), "1");

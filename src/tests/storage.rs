@@ -22,7 +22,7 @@ fn expected(queue: &str, range: std::ops::Range<u32>) -> Vec<String> {
 }
 
 #[test]
-fn what_was_settled_is_there_after_any_end_and_with_any_number_of_shards() {
+fn s39_what_was_settled_is_there_after_any_end_and_with_any_number_of_shards() {
     let folder = tempfile::tempdir().unwrap();
     let queues = ["orders", "invoices", "parcels"];
     let mut sent = 0;
