@@ -155,7 +155,8 @@ impl<M: Message> Engine<M> {
         if group == NONE {
             self.expose(queue, entry, cause);
         } else {
-            self.join_group(queue, group, entry, cause);
+            self.queues[queue].groups.groups[group].join(&mut self.store, entry);
+            self.refresh_group(queue, group, cause);
         }
     }
 

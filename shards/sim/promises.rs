@@ -318,15 +318,22 @@ impl Promises {
             // It may have died meanwhile.
             let is_there =
                 |message: &usize| there.range((*message, 0)..=(*message, usize::MAX)).next().is_some();
-            let is_back = |accept: &(usize, usize)| there.contains(accept);
-            let is_kept = |(message, node): &(usize, usize)| {
+            let is_gone = |(message, node): &(usize, usize)| {
                 let sent = &self.messages[*message];
                 let is_over = sent.expires_at.is_some_and(|at| at <= now);
-                sent.durable && sent.answer == Some(true) && !is_over && sent.to.contains(node)
+                // If it is back, it may be gone all the same, but a dead letter is where it goes, or where it died.
+                let has_ended = match self.nodes[*node].dead_letter {
+                    _ if !sent.to.contains(node) => {
+                        sent.to.iter().any(|from| there.contains(&(*message, *from)))
+                    }
+                    Some(_) => self.is_dead_letter(there, now, *message, *node),
+                    None => is_over,
+                };
+                sent.durable && sent.answer == Some(true) && !has_ended && !there.contains(&(*message, *node))
             };
             let posted = posts.iter().any(is_there);
-            let back = accepts.iter().any(is_back);
-            let gone = accepts.iter().any(|accept| is_kept(accept) && !is_back(accept));
+            let back = accepts.iter().any(|accept| there.contains(accept));
+            let gone = accepts.iter().any(is_gone);
             let half = (posted || gone) && back;
             assert!(
                 !half,
