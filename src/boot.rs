@@ -24,9 +24,9 @@ use tracing::{info, warn};
 use crate::authenticate::Authenticator;
 use crate::config::{IdlePolicy, Listener, ServeSettings, SettingsError};
 use crate::control::{Control, Reload, Reread, Signals, Stop};
+use crate::doorbell::Doorbell;
 use crate::driver::{
-    self, Clock, Doorbell, Driver, Idle, Letter, Listening, Participants, ShardThread, Starting, Unusable,
-    participants,
+    self, Clock, Driver, Idle, Letter, Listening, Participants, ShardThread, Starting, Unusable, participants,
 };
 use crate::storage::StorageError;
 use cores::{CoresError, Plan};

@@ -1,7 +1,11 @@
 //! What is the process around the shards? Command line, configuration, boot, sockets and the control thread.
 //!
 //! Invariants: only `boot` and `driver` name the runtime; nothing here decides about queues or reads AMQP frames, save
-//! the small client behind `corelane send`, `receive` and `browse`.
+//! the small client behind `corelane send`, `receive` and `browse`. A module names only those that stand below it:
+//!
+//! ```text
+//! cli > boot > client > control > config > authenticate > driver > storage > users > doorbell, regular_file
+//! ```
 
 pub mod authenticate;
 pub mod boot;
@@ -9,6 +13,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod control;
+pub mod doorbell;
 pub mod driver;
 pub mod regular_file;
 pub mod storage;

@@ -52,4 +52,4 @@ pub use progress::Progress;
 pub use restore::{Restore, restore};
 pub use scan::{Found, scan_segments};
 pub use segments::{SegmentFiles, aligned};
-pub use sync::{SyncChoice, SyncMode, SyncThread, Synced};
+pub use sync::{Measure, Measured, SyncChoice, SyncError, SyncMode, SyncThread, Synced};

@@ -18,6 +18,21 @@ pub const FUNCTION_LINES_MAX: usize = 70;
 const RUNTIME_HOMES: &[&str] = &["src/driver/", "src/driver.rs", "src/boot.rs", "scripts/tidy/"];
 const RUNTIME_NAMES: &[&str] = &["glommio", "io_uring"];
 
+/// The modules of the process, each above those that it may name.
+const MODULES: &[&str] = &[
+    "cli",
+    "boot",
+    "client",
+    "control",
+    "config",
+    "authenticate",
+    "driver",
+    "storage",
+    "users",
+    "doorbell",
+    "regular_file",
+];
+
 /// The findings in all sources among `texts` (pairs of path and text).
 pub fn check(texts: &[(String, String)]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -125,6 +140,9 @@ impl Source {
         if !self.has_header {
             say(1, Rule::Header, "a module opens with //! and the question it answers".to_owned());
         }
+        if self.module() == Some(None) {
+            say(0, Rule::Edge, "the module has no place among the others".to_owned());
+        }
         self.check_lengths(&mut say);
         for index in 0..self.tokens.len() {
             self.check_token(index, &mut say);
@@ -166,12 +184,48 @@ impl Source {
         if in_shards && !in_test && !self.path.starts_with("shards/mailbox/") && shared {
             say(line, Rule::Atomics, "only the mailbox shares memory".to_owned());
         }
+        for above in self.modules_above(index) {
+            say(line, Rule::Edge, format!("{above} stands above this module"));
+        }
         if self.reads(index, &["#", "[", "ignore"]) || self.is_conditional_ignore(index) {
             say(line, Rule::Ignored, "a test that does not run".to_owned());
         }
         if self.reads(index, &["todo", "!"]) || self.reads(index, &["unimplemented", "!"]) {
             say(line, Rule::Unfinished, "work left undone".to_owned());
         }
+    }
+
+    /// The file's place among the modules of the process, if it is part of one.
+    fn module(&self) -> Option<Option<usize>> {
+        let name = self.path.strip_prefix("src/")?.split(['/', '.']).next()?;
+        let is_one = !matches!(name, "lib" | "main") && !is_test_path(&self.path);
+        is_one.then(|| MODULES.iter().position(|module| *module == name))
+    }
+
+    /// The modules of the process that are named at `index` and stand above the file's own.
+    fn modules_above(&self, index: usize) -> Vec<&str> {
+        let Some(own) = self.module().flatten().filter(|_| self.reads(index, &["crate", ":", ":"])) else {
+            return Vec::new();
+        };
+        let mut depth = 0;
+        let mut named = Vec::new();
+        // A name, or a list of paths in braces of which the first names count.
+        for pair in self.tokens[index + 2..].windows(2) {
+            let [before, token] = pair else { continue };
+            match token.text.as_str() {
+                "{" => depth += 1,
+                "}" => depth -= 1,
+                text if matches!((before.text.as_str(), depth), (":", 0) | ("{" | ",", 1)) => {
+                    named.push(text)
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        named.retain(|name| MODULES[..own].contains(name));
+        named
     }
 
     /// Whether the tokens from `index` on read as `words`.

@@ -125,6 +125,21 @@ fn the_runtime_is_named_in_one_folder() {
 }
 
 #[test]
+fn modules_name_those_below_them() {
+    let upwards = "//!\nuse crate::doorbell::Doorbell;\nuse crate::driver::Disk;\nuse crate::storage::X;\n";
+    check_one("src/storage/open.rs", upwards, &[(Rule::Edge, 3)]);
+    check_one("src/storage.rs", "//!\nfn a() -> crate::cli::A {}\n", &[(Rule::Edge, 2)]);
+    check_one("src/driver/disk.rs", upwards, &[]);
+    check_one("src/cli/serve.rs", upwards, &[]);
+    check_one("src/tests/disk.rs", upwards, &[]);
+    check_one("src/lib.rs", upwards, &[]);
+    let list = "//!\nuse crate::{users::{A, cli::B}, x::driver, driver::C};\nfn boot() {}\n";
+    check_one("src/storage/open.rs", list, &[(Rule::Edge, 2)]);
+    check_one("src/storage/open.rs", "//!\nuse crate::{users::{A, cli::B}, x::driver};\n", &[]);
+    check_one("src/outpost.rs", "//!\n", &[(Rule::Edge, 0)]);
+}
+
+#[test]
 fn every_test_runs() {
     check_one("src/cli_tests.rs", "//!\n#[test]\n#[ignore]\nfn a() {}\n", &[(Rule::Ignored, 3)]);
     check_one("src/cli_tests.rs", "//!\n#[test]\n#[ignore = \"slow\"]\nfn a() {}\n", &[(Rule::Ignored, 3)]);

@@ -16,7 +16,8 @@ use tracing::{info, warn};
 use super::BootError;
 use crate::config::ServeSettings;
 use crate::control::Signals;
-use crate::driver::{Clock, Disk, Doorbell};
+use crate::doorbell::Doorbell;
+use crate::driver::{self, Clock, Disk};
 use crate::storage::{self, DataDirectory, Progress, ShardStorage, SyncMode};
 
 /// How often signals are looked at while the data directory is read.
@@ -62,7 +63,7 @@ impl Storage {
         let (say, opened) = channel();
         let thread = thread::Builder::new().name("storage".to_owned()).spawn(move || {
             let home = |queue: &Queue| queue_home(&destinations, &queue.name, shards);
-            let _ = say.send(storage::open(&asked, shards as u16, clock.now(), &home));
+            let _ = say.send(storage::open(&asked, shards as u16, clock.now(), &home, &driver::measure));
         });
         let thread = thread.map_err(BootError::Thread)?;
         let opened = loop {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals as Incoming;
 
-use crate::driver::Doorbell;
+use crate::doorbell::Doorbell;
 
 /// Signals that ask to stop, this close together, are one.
 const SAME_SIGNAL: Duration = Duration::from_millis(100);

@@ -2,8 +2,8 @@
 //!
 //! As one more participant, with a port like theirs and a doorbell to wait for.
 
-use super::doorbell::Doorbell;
 use super::limits::{INBOX_MAILS, LANE_MAILS_MAX, LANE_MAILS_MIN};
+use crate::doorbell::Doorbell;
 use corelane_mailbox::{Lane, Port};
 use corelane_shard::{Mail, Peer};
 use std::io;

@@ -7,8 +7,8 @@
 //! - a write is answered once, when it is synced as a whole or has failed; a failure is final: nothing is tried again;
 //! - nothing here waits.
 
-use super::doorbell::Doorbell;
 use super::ring::{Ring, Through};
+use crate::doorbell::Doorbell;
 use crate::storage::{Answer, Helper, SegmentFiles, SyncMode, SyncThread, Synced};
 use corelane_journal::Write;
 use rustix::io::Errno;

@@ -4,29 +4,14 @@
 //! be used.
 
 use super::disk::{Disk, Done};
-use super::doorbell::Doorbell;
 use super::limits::{MEASURE_MAX, MEASURE_SEGMENT_BYTES, MEASURED_WRITES_MAX, MEASURED_WRITES_MIN};
 use super::ring::{Completion, Ring};
-use crate::storage::{SegmentFiles, SyncMode, Synced};
+use crate::doorbell::Doorbell;
+use crate::storage::{Measured, SegmentFiles, SyncError, SyncMode, Synced};
 use corelane_journal::{Config, Identity, Journal, Started, Write};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// How long a small batch takes, from the write's beginning to the end of its sync: three of four take longer. What else the machine
-/// does meanwhile only adds to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
-    pub mode: SyncMode,
-    pub quartile: Duration,
-}
-
-/// A way of syncing that does not work here.
-#[derive(Debug)]
-pub struct SyncError {
-    pub mode: SyncMode,
-    pub error: io::Error,
-}
 
 /// Measures each of `modes`, in a folder that has nothing else in it.
 pub fn measure(folder: &Path, direct: bool, modes: &[SyncMode]) -> Vec<Result<Measured, SyncError>> {

@@ -13,7 +13,6 @@ use super::buffers::Filled;
 use super::clock::Clock;
 use super::control::Letter;
 use super::disk::{Disk, Done};
-use super::doorbell::Doorbell;
 use super::executor::{Placement, Thread};
 use super::idle::Idle;
 use super::limits::{
@@ -27,6 +26,7 @@ use super::service::Service;
 use super::socket;
 use super::streams::{Phase, Receive, Send, Stream, Streams};
 use super::thread::Starting;
+use crate::doorbell::Doorbell;
 use crate::storage::Synced;
 use corelane_mailbox::{Lane, Port};
 use corelane_shard::{ConnectionSlot, Effect, Event, Peer, Socket, Turn};

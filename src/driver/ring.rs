@@ -11,8 +11,8 @@
 #![expect(unsafe_code, reason = "the kernel reads and writes what submissions point to")]
 
 use super::buffers::{Buffers, Filled};
-use super::doorbell::Doorbell;
 use super::limits::{COMPLETIONS, SUBMISSIONS, WRITE_BYTES_MAX};
+use crate::doorbell::Doorbell;
 use corelane_journal::Write;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::PollFlags;

@@ -3,7 +3,7 @@
 //! Invariant: every request but freeing has one answer, in order; the shard is rung for each.
 
 use super::segments::{PART_BYTES, SegmentFiles, read_at};
-use crate::driver::Doorbell;
+use crate::doorbell::Doorbell;
 use crate::users::fill_random;
 use std::fs::File;
 use std::io;

@@ -11,8 +11,7 @@ use super::layout::Layout;
 use super::progress::{Bytes, Progress};
 use super::relayout::{Target, relayout};
 use super::segments::SegmentFiles;
-use super::sync::{SyncChoice, SyncMode};
-use crate::driver::{SyncError, measure};
+use super::sync::{Measure, Measured, SyncChoice, SyncError, SyncMode};
 use corelane_journal::Queue;
 use corelane_shard::Decisions;
 use rustix::io::Errno;
@@ -51,19 +50,21 @@ pub struct Opened {
     pub used_bytes: u64,
 }
 
-/// Opens a directory for so many shards. `home` says which of them a queue belongs to; `now` is the time in microseconds.
+/// Opens a directory for so many shards. `home` says which of them a queue belongs to; `now` is the time in microseconds; `measure` tries
+/// ways of syncing.
 pub fn open(
     settings: &StorageSettings,
     shards: u16,
     now: u64,
     home: &dyn Fn(&Queue) -> usize,
+    measure: Measure<'_>,
 ) -> Result<Opened, StorageError> {
     // What is said of it is said with its whole name.
     let path = std::path::absolute(&settings.directory)
         .map_err(|error| StorageError::of("find", &settings.directory, error))?;
     let mut directory = DataDirectory::open(&path, shards)?;
     warn_about_memory(directory.path());
-    let (direct, sync) = choose_sync(directory.path(), settings.sync)?;
+    let (direct, sync) = choose_sync(directory.path(), settings.sync, measure)?;
     let mut journals = read_journals(&directory, settings.segment_bytes, direct)?;
     if let Some(summary) = journals.summary() {
         info!("{summary}");
@@ -147,7 +148,11 @@ fn warn_about_memory(path: &Path) {
 const TRIAL: &str = "layout-0";
 
 /// Whether files are written past the kernel's cache, and how they are synced.
-fn choose_sync(path: &Path, choice: SyncChoice) -> Result<(bool, SyncMode), StorageError> {
+fn choose_sync(
+    path: &Path,
+    choice: SyncChoice,
+    measure: Measure<'_>,
+) -> Result<(bool, SyncMode), StorageError> {
     let trial = path.join(TRIAL);
     let failed = |error| StorageError::of("write to", &trial, error);
     let clear = || match fs::remove_dir_all(&trial) {
@@ -164,7 +169,7 @@ fn choose_sync(path: &Path, choice: SyncChoice) -> Result<(bool, SyncMode), Stor
                 path.display()
             );
         }
-        choose_mode(path, &trial, direct, choice).map(|mode| (direct, mode))
+        choose_mode(path, &trial, direct, choice, measure).map(|mode| (direct, mode))
     });
     clear()?;
     chosen
@@ -175,6 +180,7 @@ fn choose_mode(
     trial: &Path,
     direct: bool,
     choice: SyncChoice,
+    measure: Measure<'_>,
 ) -> Result<SyncMode, StorageError> {
     let asked = choice.mode();
     let measured = match asked {
@@ -182,7 +188,7 @@ fn choose_mode(
         None => measure(trial, direct, &SyncMode::ALL),
     };
     let mut figures = Vec::new();
-    let mut best: Option<crate::driver::Measured> = None;
+    let mut best: Option<Measured> = None;
     let mut first_error = None;
     for result in measured {
         match result {

@@ -5,7 +5,7 @@ use super::open::open;
 use super::progress::Progress;
 use super::relayout::{Step, Target, relayout};
 use super::support::{
-    Author, SEGMENT, Seen, contents, home, in_transaction, message, queue, settings, start,
+    Author, SEGMENT, Seen, contents, home, in_transaction, measured, message, queue, settings, start,
 };
 use super::{DataDirectory, Found, Layout, SegmentFiles, StorageError};
 use corelane_journal::{
@@ -238,7 +238,9 @@ fn a_death_at_any_step_loses_nothing() {
             died_at.push(step);
             let in_force = matches!(step, Step::InForce | Step::OldDeleted);
             let now = if in_force { shards } else { before };
-            let opened = open(&settings(folder.path()), now, 7, &|_| unreachable!("nothing moves")).unwrap();
+            let opened =
+                open(&settings(folder.path()), now, 7, &|_| unreachable!("nothing moves"), &measured)
+                    .unwrap();
             assert_eq!(opened.directory.layout().shards, now, "after {step:?}");
             assert_same(&contents(opened), &rehomed(&expected, now.into()));
             if in_force {

@@ -1,6 +1,6 @@
 //! What is said of files that are cut short, changed, or somebody else's?
 
-use super::support::{Author, contents, message, queue, settings, start};
+use super::support::{Author, contents, measured, message, queue, settings, start};
 use super::{OnDamage, StorageError, StorageSettings, describe, open};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -61,7 +61,7 @@ fn a_changed_bit_costs_what_it_is_in() {
             assert!(said[0].contains("a message of queue \"orders\""), "byte {offset}: {said:?}");
         }
         let stop = StorageSettings { on_damage: OnDamage::Stop, ..settings(folder.path()) };
-        let error = open(&stop, 1, 7, &|_| 0).unwrap_err();
+        let error = open(&stop, 1, 7, &|_| 0, &measured).unwrap_err();
         assert!(matches!(error, StorageError::Damaged { count: 1, .. }), "{error}");
         assert!(error.to_string().contains("--on-damage skip"), "{error}");
     }
@@ -103,7 +103,7 @@ fn a_segment_without_a_header_is_put_aside() {
         flip(&path, 9);
         flip(&path, 4096 + 9);
         let stop = StorageSettings { on_damage: OnDamage::Stop, ..settings(folder.path()) };
-        assert!(matches!(open(&stop, 1, 7, &|_| 0), Err(StorageError::Damaged { count: 1, .. })));
+        assert!(matches!(open(&stop, 1, 7, &|_| 0, &measured), Err(StorageError::Damaged { count: 1, .. })));
         assert!(path.exists(), "a start that is refused changes nothing");
         drop(start(folder.path(), 1));
         assert!(path.with_extension("damaged").exists() && !path.exists());
@@ -128,7 +128,7 @@ fn a_segment_of_another_journal_is_refused() {
     }
     let foreign = other.path().join("layout-1/shard-1").join(path.file_name().unwrap());
     fs::copy(foreign, &path).unwrap();
-    let error = open(&settings(folder.path()), 1, 7, &|_| 0).unwrap_err().to_string();
+    let error = open(&settings(folder.path()), 1, 7, &|_| 0, &measured).unwrap_err().to_string();
     assert!(error.contains("belongs to shard 1 of 2") && error.contains("take it away"), "{error}");
 }
 

@@ -2,13 +2,15 @@
 //!
 //! Which of the ways is the quickest depends on the device, its cache, the file system and the kernel, so it is measured.
 
-use crate::driver::Doorbell;
+use crate::doorbell::Doorbell;
 use corelane_journal::Write;
 use serde::Deserialize;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 use std::{fmt, io, thread};
 
 /// What `--sync` may be.
@@ -60,6 +62,25 @@ impl fmt::Display for SyncMode {
         })
     }
 }
+
+/// How long a small batch takes, from the write's beginning to the end of its sync: three of four take longer. What else the machine
+/// does meanwhile only adds to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    pub mode: SyncMode,
+    pub quartile: Duration,
+}
+
+/// A way of syncing that does not work here.
+#[derive(Debug)]
+pub struct SyncError {
+    pub mode: SyncMode,
+    pub error: io::Error,
+}
+
+/// Measures ways of syncing, in a folder that has nothing else in it, past the kernel's cache or not. Whoever writes for the shards
+/// knows how.
+pub type Measure<'a> = &'a dyn Fn(&Path, bool, &[SyncMode]) -> Vec<Result<Measured, SyncError>>;
 
 /// What became of a write.
 #[derive(Debug)]

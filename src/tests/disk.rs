@@ -155,7 +155,7 @@ fn start(directory: &Path, sync: SyncChoice) -> Opened {
         sync,
         on_damage: corelane::storage::OnDamage::Stop,
     };
-    open(&settings, 1, 0, &|_| 0).unwrap()
+    open(&settings, 1, 0, &|_| 0, &measure).unwrap()
 }
 
 /// Runs a keeper until `until` has been told, and stops it in order.
