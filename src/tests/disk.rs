@@ -40,7 +40,7 @@ enum Told {
         in_flight: bool,
     },
     AllDurable,
-    /// Bytes of the first segment that is read.
+    /// What the batch of the first message that is left begins with.
     Read(Vec<u8>),
     Failed(String),
 }
@@ -85,8 +85,10 @@ impl Keeper {
                     self.effects.push(Effect::FreeSegments { numbers });
                 }
                 if self.next == MESSAGES && !std::mem::replace(&mut self.reading, true) {
-                    let number = self.positions.values().next().unwrap().segment;
-                    self.effects.push(Effect::ReadSegment { number, offset: 4096 });
+                    let first = self.positions.values().next().unwrap();
+                    // Its batch has nothing else in it, and begins with a block.
+                    let offset = u64::from(first.offset) / 4096 * 4096;
+                    self.effects.push(Effect::ReadSegment { number: first.segment, offset });
                 }
             }
             Err(error) => {
