@@ -181,9 +181,14 @@ fn reason_name(reason: DeadLetterReason) -> &'static str {
 }
 
 impl Shard {
-    /// Sends dead letters on their way, so many in a turn. True if there is more to do that waits for nobody.
+    /// Sends dead letters on their way, so many in a turn, and no more than there is work left for: one may go to very many
+    /// subscriptions. True if there is more to do that waits for nobody.
     pub(crate) fn run_dead_letters(&mut self, now: u64) -> bool {
-        for _ in 0..TURN_DEAD_LETTERS_MAX {
+        for sent in 0..TURN_DEAD_LETTERS_MAX {
+            // Whatever others leave of a turn, one goes.
+            if sent > 0 && self.is_turn_over() {
+                return true;
+            }
             let next = self.dead_letter_waits.take().or_else(|| self.next_dead_letter(now));
             let Some(letter) = next else { return false };
             if !self.may_route(&letter.to) {

@@ -3,6 +3,8 @@
 //! As a producer's does, but nobody waits for what becomes of it. To a queue elsewhere it goes as [`Mail::Forward`], against a
 //! window of its own: who makes many of them asks [`may_route`](Shard::may_route) first, and waits. An address may be a topic's, too.
 //!
+//! A turn does no more of it than of what producers send: what comes from another shard waits in the same line (`turn`).
+//!
 //! The queue in which a dead letter has died is told when it could not be stored: at once, or by the answer of the shard it went to.
 //!
 //! A message that is kept where it was is hidden in its new queue, on another shard, until it is gone there for good. So nobody
@@ -125,13 +127,17 @@ impl Shard {
         self.peers.forward(&mut self.effects, to, message);
     }
 
-    pub(crate) fn on_forward(&mut self, now: u64, from: usize, messages: Vec<ForwardedMessage>) {
+    /// Takes in what has come from a shard, as far as there is work left in the turn, and answers that.
+    pub(crate) fn on_forward(&mut self, now: u64, from: usize) {
         let mark = self.said();
-        let count = messages.len();
+        let mut count = 0;
         let (mut bytes, mut lost, mut hidden) = (0, Vec::new(), Vec::new());
-        for (index, ForwardedMessage { target, died_in, origin, mut message }) in
-            messages.into_iter().enumerate()
+        while !self.is_turn_over()
+            && let Some(forwarded) = self.turn.next_forward(from)
         {
+            let ForwardedMessage { target, died_in, origin, mut message } = forwarded;
+            let index = count;
+            count += 1;
             bytes += message.memory();
             message.origin = origin.map(Box::new);
             let outcome = match origin {

@@ -552,7 +552,7 @@ impl Shard {
             Mail::SubscriptionLookedUp { link, result } => self.on_subscription_looked_up(now, link, result),
             Mail::EndSubscription { name, link } => self.end_subscription(now, &name, link),
             Mail::Destinations(destinations) => self.on_destinations(destinations),
-            Mail::Forward(messages) => self.on_forward(now, from, messages),
+            Mail::Forward(messages) => self.receive_forwards(now, from, messages),
             Mail::Forwarded { count, bytes, lost, hidden } => {
                 self.peers.forwards_answered(from, count, bytes);
                 self.forwards_kept(from, count, hidden);

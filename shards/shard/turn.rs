@@ -3,9 +3,11 @@
 //! What a message costs depends on the filters of its queue, and they may be costly. So a turn has a budget of work, most of it the
 //! engine's: when it is used up, connections wait with what they have sent, and messages from other shards with the mail they came in, in
 //! one line. Next turn each of them goes on for its share, and to the end of the line if that was not enough. A message that very many
-//! queues of this shard get waits in the same line, in parts, as if another shard had handed it off.
+//! queues of this shard get waits in the same line, in parts, as if another shard had handed it off. So do messages of other shards' own
+//! making.
 //!
-//! - a connection is in line ⟺ its hold is [`Hold::Turn`] (or it was closed meanwhile); a shard is in line ⟺ handoffs of it wait;
+//! - a connection is in line ⟺ its hold is [`Hold::Turn`] (or it was closed meanwhile); a shard is in line ⟺ handoffs of it wait, and in
+//!   another place ⟺ messages of its own making do;
 //! - a turn does at most its budget, and what one frame, one message or one delivery costs beyond;
 //! - the order within a connection, and among the handoffs of a shard, stays. Control mail comes before handoffs anyhow.
 
@@ -17,7 +19,7 @@ use crate::Shard;
 use crate::connection::Hold;
 use crate::event::ConnectionSlot;
 use crate::limits::TURN_WORK_MAX;
-use crate::mail::{Handoff, HandoffMessage};
+use crate::mail::{ForwardedMessage, Handoff, HandoffMessage};
 use crate::message::Message;
 
 /// Who waits for the next turn, and what is left of this one.
@@ -26,6 +28,8 @@ pub(crate) struct TurnLine {
     line: VecDeque<Waiting>,
     /// By the shard that sent them; from this one come parts of messages that very many queues get.
     handoffs: Vec<VecDeque<Handoff>>,
+    /// Of the other shards' own making.
+    forwards: Vec<VecDeque<ForwardedMessage>>,
     /// Those of this shard that were stored, to be answered.
     stored: Vec<Handoff>,
     /// Work beside the engine's.
@@ -38,12 +42,19 @@ pub(crate) struct TurnLine {
 enum Waiting {
     Connection(ConnectionSlot),
     Handoffs(usize),
+    Forwards(usize),
 }
 
 impl TurnLine {
     pub(crate) fn new(shards: usize) -> Self {
-        let handoffs = (0..shards).map(|_| VecDeque::new()).collect();
-        TurnLine { line: VecDeque::new(), handoffs, stored: Vec::new(), work: 0, work_until: TURN_WORK_MAX }
+        TurnLine {
+            line: VecDeque::new(),
+            handoffs: (0..shards).map(|_| VecDeque::new()).collect(),
+            forwards: (0..shards).map(|_| VecDeque::new()).collect(),
+            stored: Vec::new(),
+            work: 0,
+            work_until: TURN_WORK_MAX,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -81,6 +92,11 @@ impl TurnLine {
         self.handoffs[here].push_back(Handoff { messages: vec![message], answers: Vec::new() });
     }
 
+    /// The next message of a shard's own making that waits.
+    pub(crate) fn next_forward(&mut self, from: usize) -> Option<ForwardedMessage> {
+        self.forwards[from].pop_front()
+    }
+
     /// A message of this shard was stored: it is answered when all who had their turn have had it.
     pub(crate) fn note_stored(&mut self, handoff: Handoff) {
         self.stored.push(handoff);
@@ -103,6 +119,15 @@ impl Shard {
         self.turn.handoffs[from].push_back(handoff);
         if !waits && !self.store_handoffs(now, from) {
             self.turn.line.push_back(Waiting::Handoffs(from));
+        }
+    }
+
+    /// The same of messages of another shard's own making.
+    pub(crate) fn receive_forwards(&mut self, now: u64, from: usize, messages: Vec<ForwardedMessage>) {
+        let waits = !self.turn.forwards[from].is_empty();
+        self.turn.forwards[from].extend(messages);
+        if !waits && !self.store_forwards(now, from) {
+            self.turn.line.push_back(Waiting::Forwards(from));
         }
     }
 
@@ -129,12 +154,25 @@ impl Shard {
                         self.turn.line.push_back(waiting);
                     }
                 }
+                Waiting::Forwards(from) => {
+                    if !self.store_forwards(now, from) {
+                        self.turn.line.push_back(waiting);
+                    }
+                }
             }
         }
         self.turn.work_until = turn_until;
         for handoff in std::mem::take(&mut self.turn.stored) {
             self.on_stored(now, self.index, handoff);
         }
+    }
+
+    /// Stores what has come of a shard's own making, in order. False: some of it waits.
+    fn store_forwards(&mut self, now: u64, from: usize) -> bool {
+        if !self.is_turn_over() {
+            self.on_forward(now, from);
+        }
+        self.turn.forwards[from].is_empty()
     }
 
     /// Stores what has come from a shard, in order. False: some of it waits.

@@ -1,15 +1,21 @@
 //! Messages that very many subscriptions get: they go to them bit by bit, in order, and in transactions as a whole.
 
 use corelane_protocol::amqp10::LinkId;
+use corelane_shard::DestinationRule;
 use corelane_shard::limits::{FAN_OUT_STEP_MAX, FAN_OUT_WORK, TURN_WORK_MAX};
 use corelane_sim::{ReceiverOptions, SenderOptions, Setup, World};
+use corelane_wire::amqp10::{Header, Properties};
 
 const SUBSCRIPTIONS: usize = 3 * FAN_OUT_STEP_MAX + 500;
 const LINKS: usize = 250;
 
 /// A world in which very many have subscribed to `topic://wide`, all on its last shard, and one to both that and `topic://narrow`.
 fn wide(shards: usize) -> (World, Vec<(usize, LinkId)>) {
-    let mut world = World::new(&Setup { verify: false, ..Setup::new(shards) });
+    wide_with(shards, Vec::new())
+}
+
+fn wide_with(shards: usize, rules: Vec<DestinationRule>) -> (World, Vec<(usize, LinkId)>) {
+    let mut world = World::new(&Setup { rules, verify: false, ..Setup::new(shards) });
     let mut links = Vec::new();
     for n in 0..SUBSCRIPTIONS {
         if n % LINKS == 0 {
@@ -68,6 +74,38 @@ fn a_turn_is_no_longer_for_the_subscriptions_there_are() {
                 world.clients[*client].bodies(*link).iter().eq(bodies.iter().step_by(2)),
                 "{shards} shards"
             );
+        }
+        assert!(world.shards.iter().all(|shard| shard.memory_used() == 0));
+    }
+}
+
+/// Each of them goes to all subscriptions.
+#[test]
+fn a_turn_is_no_longer_for_dead_letters() {
+    const COUNT: usize = 40;
+    for shards in [1, 2] {
+        let rule = DestinationRule {
+            pattern: "short".to_owned(),
+            dead_letter: Some("topic://wide".into()),
+            ..DestinationRule::default()
+        };
+        let (mut world, links) = wide_with(shards, vec![rule]);
+        let producer = world.connect(0);
+        let sender = world.clients[producer].attach_sender("s", "short", &SenderOptions::default());
+        world.run();
+        let bodies: Vec<String> = (0..COUNT).map(|n| n.to_string()).collect();
+        for body in &bodies {
+            let header = Header { ttl: Some(1000), ..Header::default() };
+            world.clients[producer].send_with(sender, body, &Properties::default(), &[], &header);
+        }
+        world.run();
+        world.pass(2_000_000);
+        let longest = longest_step(&mut world);
+        // What waits has a turn's work, and so has what arrives; each may end in the middle of one message.
+        let bound = 2 * (TURN_WORK_MAX + SUBSCRIPTIONS as u64 * FAN_OUT_WORK);
+        assert!(longest <= bound, "{shards} shards: {longest} of {bound}");
+        for (client, link) in &links {
+            assert_eq!(world.clients[*client].bodies(*link), bodies, "{shards} shards");
         }
         assert!(world.shards.iter().all(|shard| shard.memory_used() == 0));
     }
