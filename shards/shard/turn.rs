@@ -18,7 +18,7 @@ use corelane_engine::Engine;
 use crate::Shard;
 use crate::connection::Hold;
 use crate::event::ConnectionSlot;
-use crate::limits::TURN_WORK_MAX;
+use crate::limits::{HANDOFF_BATCH_MAX, TURN_WORK_MAX};
 use crate::mail::{ForwardedMessage, Handoff, HandoffMessage};
 use crate::message::Message;
 
@@ -89,7 +89,12 @@ impl TurnLine {
         if !self.has_handoffs(here) {
             self.line.push_back(Waiting::Handoffs(here));
         }
-        self.handoffs[here].push_back(Handoff { messages: vec![message], answers: Vec::new() });
+        match self.handoffs[here].back_mut() {
+            Some(last) if last.messages.len() < HANDOFF_BATCH_MAX => last.messages.push(message),
+            Some(_) | None => {
+                self.handoffs[here].push_back(Handoff { messages: vec![message], answers: Vec::new() })
+            }
+        }
     }
 
     /// The next message of a shard's own making that waits.
