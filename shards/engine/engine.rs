@@ -12,15 +12,15 @@ use hashbrown::HashTable;
 use crate::class::{Class, IdleAll};
 use crate::consumer::{Consumer, Standing};
 use crate::counters::{Cause, EngineCounters};
-use crate::entry::{EntryRef, State};
+use crate::entry::EntryRef;
 use crate::ids::{ConsumerId, Place, QueueId};
 use crate::limits::{LEVELS, Limits};
 use crate::list::{Chain, Links, List};
-use crate::properties::{DeadLetter, DeadLetterReason, Overflow, QueueProperties, Spent};
+use crate::properties::{DeadLetter, Overflow, QueueProperties, Spent};
 use crate::queue::{Extras, Queue};
 use crate::selector::{self, Field, Fields, HeaderField};
 use crate::slots::{NONE, Slots};
-use crate::store::{Fate, Store};
+use crate::store::Store;
 use crate::timer_wheel::TimerWheel;
 
 /// What the engine needs to know about a message.
@@ -67,8 +67,6 @@ pub struct Engine<M> {
     /// Entries that are back in their places, of messages that are kept.
     pub(crate) returned: Vec<(QueueId, Place)>,
     pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
-    /// So many of them were looked at.
-    pub(crate) dead_letters_noted: usize,
     /// Queues whose producers were to wait and may go on.
     pub(crate) roomy: VecDeque<QueueId>,
     /// Consumers that were paused before the pull that was requested for them.
@@ -119,7 +117,6 @@ impl<M: Message> Engine<M> {
             spent: Vec::new(),
             returned: Vec::new(),
             dead_letters: VecDeque::new(),
-            dead_letters_noted: 0,
             roomy: VecDeque::new(),
             unpulled: VecDeque::new(),
             now: 0,
@@ -138,12 +135,16 @@ impl<M: Message> Engine<M> {
     }
 
     /// Removes a queue with everything in it and its consumers, whose owners it answers in the order they attached.
-    /// Its messages come out of [`take_spent`](Self::take_spent) as slices of [`run_slice`](Self::run_slice) get to them.
+    /// What consumers held is a dead letter where the queue had some, at once; other messages come out of
+    /// [`take_spent`](Self::take_spent) as slices of [`run_slice`](Self::run_slice) get to them.
     pub fn delete_queue(&mut self, _now: u64, queue: QueueId) -> Vec<u64> {
         let Some(queue) = self.resolve_queue(queue) else {
             return Vec::new();
         };
         self.measure_lent();
+        if self.queues[queue].properties.dead_letter {
+            self.bury_held(queue);
+        }
         let consumers: Vec<u32> = self.queues[queue].consumers.iter(&self.consumers).collect();
         let owners = consumers.iter().map(|consumer| self.consumers[*consumer].owner).collect();
         for consumer in consumers {
@@ -200,10 +201,10 @@ impl<M: Message> Engine<M> {
         self.work
     }
 
-    /// Whether [`Self::take_spent`] or [`Self::take_returned`] has something.
+    /// Whether [`Self::take_spent`], [`Self::take_returned`] or [`Self::take_dead_letter`] has something.
     #[inline]
     pub fn has_left(&self) -> bool {
-        !self.spent.is_empty() || !self.returned.is_empty()
+        !self.spent.is_empty() || !self.returned.is_empty() || !self.dead_letters.is_empty()
     }
 
     /// A message that left for good, so that its memory can be used again.
@@ -218,66 +219,25 @@ impl<M: Message> Engine<M> {
 
     /// A message that left a queue with `dead_letter` without being consumed.
     pub fn take_dead_letter(&mut self) -> Option<DeadLetter<M>> {
-        self.dead_letters_noted = self.dead_letters_noted.saturating_sub(1);
         self.dead_letters.pop_front()
     }
 
-    /// The one that [`Self::take_dead_letter`] would take.
-    pub fn next_dead_letter(&self) -> Option<&DeadLetter<M>> {
-        self.dead_letters.front()
-    }
-
-    /// Those that have come since [`Self::note_dead_letters`], with their indices, which hold until one is taken.
-    pub fn new_dead_letters(&self) -> impl Iterator<Item = (usize, &DeadLetter<M>)> {
-        self.dead_letters.iter().enumerate().skip(self.dead_letters_noted)
-    }
-
-    /// All dead letters that there are were looked at.
-    pub fn note_dead_letters(&mut self) {
-        self.dead_letters_noted = self.dead_letters.len();
-    }
-
-    pub fn dead_letter_mut(&mut self, index: usize) -> Option<&mut DeadLetter<M>> {
-        self.dead_letters.get_mut(index)
-    }
-
-    /// Gives one chunk of a deleted queue back. What consumers held is a dead letter where the queue had some. False: there is
-    /// nothing to do.
+    /// Gives one chunk of a deleted queue back. False: there is nothing to do.
     pub(crate) fn dismantle(&mut self) -> bool {
         let Some(&queue) = self.graveyard.last() else {
             return false;
         };
         let id = self.queue_id(queue);
         let state = &mut self.queues[queue];
-        let is_wanted = state.properties.dead_letter;
         for tree in &mut state.entries.trees {
             let wheel = &mut self.wheel;
             let forget = |entry: &mut crate::entry::Entry<M>| {
                 if let Some(timer) = entry.timer.take() {
                     wheel.cancel(timer);
                 }
-                let is_held = matches!(entry.state(), State::Acquired | State::Retired);
-                if is_wanted && is_held {
-                    Fate::Buried {
-                        delivery_count: entry.delivery_count(),
-                        acquired_count: entry.acquired_count(),
-                    }
-                } else {
-                    Fate::Spent
-                }
             };
-            let (spent, dead_letters) = (&mut self.spent, &mut self.dead_letters);
-            let part = |place, message, fate| match fate {
-                Fate::Spent => spent.push(Spent { message, at: Some((id, place)) }),
-                Fate::Buried { delivery_count, acquired_count } => dead_letters.push_back(DeadLetter {
-                    queue: id,
-                    place,
-                    message,
-                    reason: DeadLetterReason::Deleted,
-                    delivery_count,
-                    acquired_count,
-                }),
-            };
+            let spent = &mut self.spent;
+            let part = |place, message| spent.push(Spent { message, at: Some((id, place)) });
             if self.store.dismantle(tree, forget, part) {
                 return true;
             }

@@ -48,7 +48,7 @@ impl<M: Message> Engine<M> {
     }
 
     /// The live entries from a place on.
-    fn live(&self, queue: u32, from: Place) -> impl Iterator<Item = EntryRef> {
+    pub(crate) fn live(&self, queue: u32, from: Place) -> impl Iterator<Item = EntryRef> {
         std::iter::successors(self.first_live(queue, from), move |entry| {
             self.first_live(queue, self.store.place(*entry).next())
         })

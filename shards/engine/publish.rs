@@ -282,6 +282,36 @@ impl<M: Message> Engine<M> {
         }
     }
 
+    /// Buries what consumers of a queue hold, and what they have retired, in the order of places.
+    pub(crate) fn bury_held(&mut self, queue: u32) {
+        let state = &self.queues[queue];
+        let holding = state.consumers.iter(&self.consumers).map(|index| &self.consumers[index].holding);
+        let mut held: Vec<EntryRef> = holding.flat_map(|held| held.iter(&self.store)).map(EntryRef).collect();
+        let retired = state.entries.retired as usize;
+        let is_retired = |entry: &EntryRef| self.store.entry(*entry).state() == State::Retired;
+        held.extend(self.live(queue, Place::FIRST).filter(is_retired).take(retired));
+        held.sort_unstable_by_key(|entry| self.store.place(*entry));
+        for entry in held {
+            let stored = self.store.entry(entry);
+            if stored.state() == State::Retired {
+                self.end_retired(entry);
+            } else {
+                self.release_hold(stored.holder, entry);
+            }
+            self.bury(entry, DeadLetterReason::Deleted);
+        }
+    }
+
+    /// An entry that nobody holds dies. False: it is not there (any more).
+    pub fn kill(&mut self, now: u64, queue: QueueId, place: Place, reason: DeadLetterReason) -> bool {
+        self.now = now;
+        let entry = self.resolve_queue(queue).and_then(|queue| self.find(queue, place));
+        let Some(entry) = entry.filter(|entry| self.store.entry(*entry).is_free()) else { return false };
+        self.withdraw(entry);
+        self.bury(entry, reason);
+        true
+    }
+
     /// The classes among these that an entry is for. Answers how many nodes of filters were evaluated for it.
     pub(crate) fn match_classes(&self, matching: &Matching, entry: EntryRef, matched: &mut Vec<u32>) -> u64 {
         matched.clear();

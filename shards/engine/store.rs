@@ -99,13 +99,6 @@ impl Tree {
     }
 }
 
-/// What becomes of a message whose queue is deleted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fate {
-    Spent,
-    Buried { delivery_count: u32, acquired_count: u32 },
-}
-
 impl<M> Store<M> {
     pub(crate) fn new(spare_max: usize) -> Self {
         Store {
@@ -205,8 +198,8 @@ impl<M> Store<M> {
     pub(crate) fn dismantle(
         &mut self,
         tree: &mut Tree,
-        mut forget: impl FnMut(&mut Entry<M>) -> Fate,
-        mut part: impl FnMut(Place, M, Fate),
+        mut forget: impl FnMut(&mut Entry<M>),
+        mut part: impl FnMut(Place, M),
     ) -> bool {
         self.retire_tail(tree);
         let Some(index) = self.first_chunk(tree) else {
@@ -220,9 +213,9 @@ impl<M> Store<M> {
         while let Some(position) = lowest(live) {
             live &= live - 1;
             let entry = EntryRef(index << CHUNK_BITS | position);
-            let fate = forget(self.entry_mut(entry));
+            forget(self.entry_mut(entry));
             let place = self.place(entry);
-            part(place, self.remove(tree, entry), fate);
+            part(place, self.remove(tree, entry));
         }
         true
     }

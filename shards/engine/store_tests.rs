@@ -61,7 +61,7 @@ fn a_random_life_agrees_with_an_ordered_map() {
         }
         assert_eq!(store.verify(&tree, 0, 0).len(), model.len());
         let mut retired = Vec::new();
-        while store.dismantle(&mut tree, |_| Fate::Spent, |_, message, _| retired.push(message)) {}
+        while store.dismantle(&mut tree, |_| (), |_, message| retired.push(message)) {}
         assert_eq!(retired, model.keys().copied().collect::<Vec<_>>());
         assert_eq!((store.count(), store.chunk_count()), (0, 0));
         assert_eq!(store.nodes.len(), store.nodes_free.len());

@@ -189,7 +189,7 @@ impl<M: Message> Engine<M> {
     }
 
     /// An entry leaves its state of retired; answers the consumer, if it is still there.
-    fn end_retired(&mut self, entry: EntryRef) -> Option<u32> {
+    pub(crate) fn end_retired(&mut self, entry: EntryRef) -> Option<u32> {
         let consumer = self.resolve_consumer(self.store.entry(entry).retired_by());
         let stored = self.store.entry_mut(entry);
         (stored.holder, stored.acquisition) = (NONE, 0);

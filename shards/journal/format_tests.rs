@@ -14,7 +14,7 @@ fn name(number: u64) -> TransactionName {
 
 fn details() -> Details {
     Details {
-        last_value: Some(Bytes::from_static(b"key")),
+        death: 3,
         deaths: Bytes::from_static(b"expired"),
         annotations: Bytes::from_static(b"note"),
         origin: Some(Origin { uid: 5, place: 6 }),
@@ -46,6 +46,7 @@ fn returned() -> Returned {
         acquired_count: 5,
         held_until: 6,
         annotations: Bytes::from_static(b"late"),
+        death: 7,
     }
 }
 
@@ -132,7 +133,7 @@ fn the_layout_is_what_it_was() {
     let bytes = buffer.as_slice();
     let (message, rest) = bytes[BATCH_HEADER..].split_at(77);
     let (removed, detailed) = rest.split_at(49);
-    assert_eq!(hex(&bytes[..BATCH_HEADER]), "acab2da6434c627407000000000000002301000003000000");
+    assert_eq!(hex(&bytes[..BATCH_HEADER]), "324424b6434c627407000000000000001801000003000000");
     assert_eq!(
         hex(message),
         "a4b0d96c4d0000003900000003111100000000000022220000000000003333000000000000444400\
@@ -145,10 +146,10 @@ fn the_layout_is_what_it_was() {
     );
     assert_eq!(
         hex(detailed),
-        "f70e84e18d00000080000000036b6579657870697265646e6f746501f1ffffff03000000ecffffff\
-         07000000ebffffff0400000001050000000000000006000000000000000109000000020008000000\
-         00000000111100000000000022220000000000003333000000000000444400000000000055550000\
-         000000006600000077000000880000000492ffffff"
+        "a9041385820000007500000003657870697265646e6f746503f4ffffff07000000f3ffffff040000\
+         00010500000000000000060000000000000001090000000200080000000000000011110000000000\
+         00222200000000000033330000000000004444000000000000555500000000000066000000770000\
+         0088000000049affffff"
     );
     let mut block = vec![0; SEGMENT_START];
     segment_header().write(&mut block);

@@ -86,8 +86,8 @@ pub const LEVEL_BITS: u32 = 4;
 /// What few messages have.
 #[derive(Archive, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// The key under which it is the last value.
-    pub last_value: Option<Bytes>,
+    /// Why it has left its queue, as the owner counts reasons: it is on its way to where dead letters go. 0: it has not.
+    pub death: u8,
     /// Why and where it died before. Opaque here.
     pub deaths: Bytes,
     /// What outcomes added to it. Opaque here.
@@ -133,6 +133,8 @@ pub struct Returned {
     pub held_until: u64,
     /// What outcomes added to it. Opaque here.
     pub annotations: Bytes,
+    /// As in [`Details`]: it did not come back, but died.
+    pub death: u8,
 }
 
 /// A transaction's name: never used twice. `shard` is where it is decided.

@@ -38,6 +38,8 @@ pub struct LastReturn {
     pub delivery_count: u32,
     pub acquired_count: u32,
     pub held_until: u64,
+    /// As in [`Details`].
+    pub death: u8,
     /// Where the record lies, with the annotations.
     pub position: Position,
 }
@@ -247,9 +249,11 @@ impl Recovery {
     }
 
     fn returned(&mut self, position: Position, returned: Returned) {
-        let Returned { uid, place, segment, delivery_count, acquired_count, held_until, .. } = returned;
+        let Returned { uid, place, segment, delivery_count, acquired_count, held_until, death, .. } =
+            returned;
         self.used(uid, place);
-        self.returned.push(LastReturn { uid, place, delivery_count, acquired_count, held_until, position });
+        let last = LastReturn { uid, place, delivery_count, acquired_count, held_until, death, position };
+        self.returned.push(last);
         self.amends(position, segment, position.length);
     }
 

@@ -17,6 +17,7 @@
 //! - a dead letter stays in the memory of its shard until there is room on its way, in the order in which they died;
 //! - one that cannot be stored where it goes, or goes to a topic without subscriptions, is gone: its queue counts it, and the log says why.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -33,11 +34,54 @@ use crate::message::Message;
 /// A dead letter that knows where it goes.
 #[derive(Debug)]
 pub(crate) struct DeadLetterOnItsWay {
-    died_in: QueueId,
+    /// Where it has died.
+    source: Source,
     to: Arc<str>,
     message: Message,
-    /// Where it was, if that was written.
-    source: Option<Source>,
+}
+
+/// Dead letters that do not know that yet, in the order in which they died.
+#[derive(Debug, Default)]
+pub(crate) struct DeadLetters {
+    line: VecDeque<DeadLetter<Message>>,
+    /// So many of them were looked at by the journal.
+    noted: usize,
+}
+
+impl DeadLetters {
+    pub(crate) fn push_back(&mut self, letter: DeadLetter<Message>) {
+        self.line.push_back(letter);
+    }
+
+    fn pop_front(&mut self) -> Option<DeadLetter<Message>> {
+        self.noted = self.noted.saturating_sub(1);
+        self.line.pop_front()
+    }
+
+    pub(crate) fn front(&self) -> Option<&DeadLetter<Message>> {
+        self.line.front()
+    }
+
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut DeadLetter<Message>> {
+        self.line.get_mut(index)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.line.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &DeadLetter<Message>> {
+        self.line.iter()
+    }
+
+    /// Those that have come since [`Self::note_all`], with their indices.
+    pub(crate) fn new_ones(&self) -> impl Iterator<Item = (usize, &DeadLetter<Message>)> {
+        self.line.iter().enumerate().skip(self.noted)
+    }
+
+    pub(crate) fn note_all(&mut self) {
+        self.noted = self.line.len();
+    }
 }
 
 /// A dead letter that could not be stored. Of one for a topic there is one for each shard on which a subscription did not take it.
@@ -184,6 +228,7 @@ impl Shard {
     /// Sends dead letters on their way, so many in a turn, and no more than there is work left for: one may go to very many
     /// subscriptions. True if there is more to do that waits for nobody.
     pub(crate) fn run_dead_letters(&mut self, now: u64) -> bool {
+        self.say_what_left();
         for sent in 0..TURN_DEAD_LETTERS_MAX {
             // Whatever others leave of a turn, one goes.
             if sent > 0 && self.is_turn_over() {
@@ -195,7 +240,8 @@ impl Shard {
                 self.dead_letter_waits = Some(letter);
                 return false;
             }
-            let DeadLetterOnItsWay { died_in, to, message, source } = letter;
+            let DeadLetterOnItsWay { source, to, message } = letter;
+            let died_in = source.queue;
             let message = self.taken_out(message);
             self.begin_departure(source);
             let outcome = self.route_internal(now, &to, Some(died_in), message);
@@ -243,14 +289,15 @@ impl Shard {
 
     fn next_dead_letter(&mut self, now: u64) -> Option<DeadLetterOnItsWay> {
         while !self.is_letter_unwritten()
-            && let Some(DeadLetter { queue, place, message, reason, .. }) = self.engine.take_dead_letter()
+            && let Some(DeadLetter { queue, place, message, reason, .. }) = self.dead_letters.pop_front()
         {
-            let source = Source::of(queue, place, &message);
+            let source = Source { queue, place };
             // Its story is its own, whoever shares its bytes.
             let mut message = self.alone(message);
             let Some((name, to)) = self.queues.last_will(queue) else {
                 self.counters.dead_letters_orphaned += 1;
-                self.discard(queue, place, message);
+                self.say_letter_gone(source);
+                self.forget(message);
                 continue;
             };
             let to = Arc::clone(to);
@@ -259,7 +306,7 @@ impl Shard {
             self.memory_used = self.memory_used - counted + message.memory();
             if goes_on {
                 self.counters.dead_letters.count(reason);
-                return Some(DeadLetterOnItsWay { died_in: queue, to, message, source });
+                return Some(DeadLetterOnItsWay { source, to, message });
             }
             self.counters.dead_letters_circling += 1;
             self.drop_warnings.warn(now, &mut self.effects, |more| {
@@ -273,7 +320,8 @@ impl Shard {
             if let Some(node) = self.queues.get_mut(queue) {
                 node.dead_letters_lost += 1;
             }
-            self.discard(queue, place, message);
+            self.say_letter_gone(source);
+            self.forget(message);
         }
         None
     }

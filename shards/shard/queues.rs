@@ -26,7 +26,7 @@ use crate::connection::QueueAt;
 use crate::contradictions::contradictions_of;
 use crate::deliver::Owner;
 use crate::destinations::{Destination, DestinationRule, Destinations};
-use crate::durability::Kept;
+use crate::durability::{Closing, Kept};
 use crate::limits::{QUEUES_MAX, TURN_QUEUES_EXPIRED_MAX, TURN_QUEUES_REVIEWED_MAX};
 use crate::mail::{Ending, Mail, Refusal};
 use crate::management;
@@ -112,6 +112,8 @@ pub(crate) struct Queues {
     idle: BinaryHeap<Reverse<(u64, QueueId)>>,
     /// Deleted queues with dead letters, until their index is used again: the engine gives up what is in them bit by bit.
     graves: HashMap<u32, (QueueId, Box<str>, Arc<str>)>,
+    /// Deleted queues with dead letters that are kept, until these are gone.
+    closing: HashMap<QueueId, Closing>,
     /// Properties were changed: the queues from this index on have yet to take them over.
     review_from: Option<usize>,
     /// The rules before those.
@@ -181,8 +183,49 @@ impl Queues {
         if let Some(node) = self.get(queue) {
             return Some((&node.name, node.destination.dead_letter.as_ref()?));
         }
+        if let Some(closing) = self.closing.get(&queue) {
+            return Some((&closing.name, &closing.to));
+        }
         let (id, name, to) = self.graves.get(&queue.index)?;
         (*id == queue).then_some((name, to))
+    }
+
+    /// A queue is deleted, and has dead letters.
+    pub(crate) fn close(&mut self, queue: QueueId, closing: Closing) {
+        self.closing.insert(queue, closing);
+    }
+
+    pub(crate) fn closing(&self, queue: QueueId) -> Option<&Closing> {
+        self.closing.get(&queue)
+    }
+
+    pub(crate) fn closing_mut(&mut self, queue: QueueId) -> Option<&mut Closing> {
+        self.closing.get_mut(&queue)
+    }
+
+    pub(crate) fn closing_ones(&self) -> impl Iterator<Item = QueueId> {
+        self.closing.keys().copied()
+    }
+
+    pub(crate) fn end_closing(&mut self, queue: QueueId) -> Option<Closing> {
+        self.closing.remove(&queue)
+    }
+
+    /// What the journal knows a queue by, also one that is deleted and has dead letters.
+    pub(crate) fn kept(&self, queue: QueueId) -> Option<Kept> {
+        let node = self.get(queue).and_then(|node| node.kept.as_deref());
+        node.or_else(|| Some(&self.closing(queue)?.kept)).copied()
+    }
+
+    pub(crate) fn kept_mut(&mut self, queue: QueueId) -> Option<&mut Kept> {
+        if self.closing.contains_key(&queue) {
+            return self.closing_mut(queue).map(|closing| &mut closing.kept);
+        }
+        self.get_mut(queue)?.kept.as_deref_mut()
+    }
+
+    pub(crate) fn uid(&self, queue: QueueId) -> Option<u64> {
+        Some(self.kept(queue)?.uid)
     }
 
     /// Watches the idle time of a queue to which nothing is attached.
@@ -460,13 +503,16 @@ impl Shard {
     /// Deletes a queue of this shard; the links of its consumers and producers end with `amqp:resource-deleted`.
     pub(crate) fn delete_queue(&mut self, now: u64, queue: QueueId) {
         let mut subscription = None;
-        if let Some(node) = self.queues.remove(queue) {
-            self.undefine(&node);
+        self.say_what_left();
+        let node = self.queues.remove(queue);
+        let owners = self.engine.delete_queue(now, queue);
+        if let Some(node) = node {
+            self.undefine(queue, &node);
             self.dismiss_producers(queue, node.producers);
             subscription = node.subscription;
         }
         self.statistics.forget(queue);
-        for owner in self.engine.delete_queue(now, queue) {
+        for owner in owners {
             self.end_consumer(owner, Ending::Deleted);
         }
         if let Some(subscription) = subscription {

@@ -21,7 +21,7 @@ use crate::buffers::Buffers;
 use crate::connection::{Connection, Hold, QueueAt};
 use crate::connections::Connections;
 use crate::counters::Counters;
-use crate::dead_letters::DeadLetterOnItsWay;
+use crate::dead_letters::{DeadLetterOnItsWay, DeadLetters};
 use crate::destinations::Destinations;
 use crate::durability::Durability;
 use crate::effect::Effect;
@@ -133,6 +133,8 @@ pub struct Shard {
     pub(crate) roomy: VecDeque<QueueId>,
     /// A dead letter for whose way there was no room.
     pub(crate) dead_letter_waits: Option<DeadLetterOnItsWay>,
+    /// Those behind it.
+    pub(crate) dead_letters: DeadLetters,
     /// What is stored now is hidden, and noted here.
     pub(crate) hiding: Option<Vec<Arrived>>,
     /// Of queues whose names have become topics'.
@@ -223,6 +225,7 @@ impl Shard {
             dynamic_names: 0,
             roomy: VecDeque::new(),
             dead_letter_waits: None,
+            dead_letters: DeadLetters::default(),
             hiding: None,
             hidden_warnings: Warnings::new(HIDDEN_WARNINGS_MAX),
             drop_warnings: Warnings::new(DROP_WARNINGS_MAX),
@@ -330,6 +333,14 @@ impl Shard {
     /// What is in a queue, in order.
     pub fn messages(&self, queue: QueueId) -> impl Iterator<Item = (&Message, EntryView)> {
         self.engine.entries(queue, Place(0)).map(|(_, message, view)| (message, view))
+    }
+
+    /// Dead letters that have yet to be sent on their way, with the names of the queues in which they died.
+    pub fn dead_letters(&self) -> impl Iterator<Item = (&str, &Message)> {
+        self.dead_letters.iter().filter_map(|letter| {
+            let (name, _) = self.queues.last_will(letter.queue)?;
+            Some((name, &letter.message))
+        })
     }
 
     /// Queues whose home is this shard.

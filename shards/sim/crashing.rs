@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use corelane_protocol::amqp10::LinkId;
-use corelane_shard::DestinationRule;
+use corelane_shard::{DestinationRule, Message};
 use corelane_wire::amqp10::{DeliveryState, Encode, Header, Modified, Outcome, Sections, Value, write_data};
 
 use crate::client::{ReceiverOptions, SenderOptions};
@@ -661,8 +661,11 @@ impl Crashing {
 
     fn check(&mut self, restart: &Restart) {
         assert!(!restart.is_damaged(), "nothing was damaged: {restart:?}");
-        let contents = self.contents();
+        let (mut contents, dying) = (self.contents(), self.dying());
+        dying.iter().for_each(|(message, node)| contents[*node].push((*message, u32::MAX)));
         self.promises.check(self.world.now, &contents, 0);
+        // They come anew.
+        self.promises.copies.retain(|key, _| !dying.contains(key));
     }
 
     fn contents(&self) -> Contents {
@@ -675,18 +678,21 @@ impl Crashing {
                 };
                 let Some(node) = self.promises.nodes.iter().position(is_it) else { continue };
                 for (message, view) in shard.messages(queue) {
-                    let sections = Sections::scan(message.bytes()).expect("the broker keeps whole messages");
-                    let body = match sections.body_values(message.bytes()).next() {
-                        Some(Ok(Value::Binary(body))) => String::from_utf8_lossy(body).into_owned(),
-                        Some(_) | None => String::new(),
-                    };
-                    let number = body.split(' ').next().and_then(|number| number.parse().ok());
-                    contents[node]
-                        .push((number.expect("a body begins with its number"), view.delivery_count));
+                    contents[node].push((number_of(message), view.delivery_count));
                 }
             }
         }
         contents
+    }
+
+    /// What was found dead at a start and is on its way: number, and where it goes.
+    fn dying(&self) -> Vec<(usize, usize)> {
+        let letters = self.world.shards.iter().flat_map(|shard| shard.dead_letters());
+        let dying = letters.filter_map(|(name, message)| {
+            let died_in = self.promises.nodes.iter().find(|node| node.name == name)?;
+            Some((number_of(message), died_in.dead_letter?))
+        });
+        dying.collect()
     }
 
     /// One last crash, then everything is taken, and after another crash nothing is there.
@@ -726,4 +732,15 @@ impl Crashing {
         let left = self.contents();
         assert!(left.iter().all(Vec::is_empty), "everything was taken, and is there: {left:?}");
     }
+}
+
+/// The number that a message's body begins with.
+fn number_of(message: &Message) -> usize {
+    let sections = Sections::scan(message.bytes()).expect("the broker keeps whole messages");
+    let body = match sections.body_values(message.bytes()).next() {
+        Some(Ok(Value::Binary(body))) => String::from_utf8_lossy(body).into_owned(),
+        Some(_) | None => String::new(),
+    };
+    let number = body.split(' ').next().and_then(|number| number.parse().ok());
+    number.expect("a body begins with its number")
 }

@@ -261,14 +261,7 @@ fn message_fields(message: &Message, payload: &[u8], queue: Json) -> Fields {
         ("held-until-us", unless_zero(message.held_until)),
         ("delivery-count", unless_zero(message.delivery_count.into())),
         ("acquired-count", unless_zero(message.acquired_count.into())),
-        (
-            "last-value",
-            json!(
-                details
-                    .and_then(|details| details.last_value.as_ref())
-                    .map(|key| String::from_utf8_lossy(key))
-            ),
-        ),
+        ("death", unless_zero(details.map_or(0, |details| details.death.into()))),
         ("transaction", json!(details.and_then(|details| details.transaction.as_ref()).map(transaction))),
         ("origin", json!(origin)),
     ]

@@ -208,6 +208,7 @@ impl<'a> Reader<'a> {
         if let Ok(index) = back {
             let back = &recovered.returned[index];
             message.held_until = back.held_until;
+            die(&mut message, back.death);
             annotate(&mut message, self.annotations(back)?);
         }
         if let Some(back) = self.returned.get(&name)
@@ -216,6 +217,7 @@ impl<'a> Reader<'a> {
             message.delivery_count = back.delivery_count;
             message.acquired_count = back.acquired_count;
             message.held_until = back.held_until;
+            die(&mut message, back.death);
             annotate(&mut message, back.annotations.clone());
         }
         if message.details.is_some() {
@@ -242,6 +244,13 @@ impl<'a> Reader<'a> {
 fn annotate(message: &mut Message, annotations: bytes::Bytes) {
     if !annotations.is_empty() {
         details(message).annotations = annotations;
+    }
+}
+
+/// It has left its queue, and nobody has taken it in yet.
+fn die(message: &mut Message, death: u8) {
+    if death != 0 {
+        details(message).death = death;
     }
 }
 

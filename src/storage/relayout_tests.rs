@@ -67,8 +67,16 @@ fn fill_outcomes(author: &mut Author, uid: u64, positions: &[Position], expected
         let segment = positions[1].segment;
         let annotations = bytes::Bytes::from(format!("back {acquired_count}"));
         let (delivery_count, held_until) = (acquired_count - 1, u64::from(acquired_count) * 1000);
-        let back =
-            Returned { uid, place: 2, segment, delivery_count, acquired_count, held_until, annotations };
+        let back = Returned {
+            uid,
+            place: 2,
+            segment,
+            delivery_count,
+            acquired_count,
+            held_until,
+            annotations,
+            death: 0,
+        };
         author.say(|batch| batch.returned(&back));
     }
     let seen = expected.get_mut(&(name(uid), 2)).unwrap();
@@ -95,6 +103,7 @@ fn fill_transactions(
         acquired_count: 5,
         held_until: 6,
         annotations: bytes::Bytes::from_static(b"in a transaction"),
+        death: 0,
     };
     let prepared = |transaction, removed: u64| Prepared {
         transaction,

@@ -12,9 +12,10 @@ use corelane_journal::{
 };
 use hashbrown::HashMap;
 
-use super::leaving::Leaving;
-use super::{Durability, Said, definition};
+use super::leaving::{Leaving, death_of};
+use super::{Durability, Kept, Said, Source, definition};
 use crate::Shard;
+use crate::dead_letters::DeadLetters;
 use crate::effect::Effect;
 use crate::mail::TransactionKey;
 use crate::message::Message;
@@ -25,12 +26,13 @@ use crate::queues::Queues;
 #[derive(Default)]
 pub(super) struct Placing {
     messages: Vec<(QueueId, Place, Placed)>,
-    departures: Vec<(usize, Placed)>,
+    departures: Vec<(Source, Placed)>,
+    died: Vec<(Source, u8)>,
     queues: Vec<(QueueId, Placed)>,
     prepared: Vec<(TransactionKey, Placed)>,
     decided: Vec<(TransactionName, Placed)>,
-    /// Dead letters, from the last one backwards.
-    letters: Vec<(usize, Placed)>,
+    /// Dead letters, by their indices, with the uids of their queues.
+    letters: Vec<(usize, u64, Placed)>,
     /// Not there any more.
     forgotten: Vec<Position>,
 }
@@ -41,6 +43,7 @@ struct Sources<'a> {
     queues: &'a mut Queues,
     participations: &'a Participations,
     leaving: &'a Leaving,
+    dead_letters: &'a DeadLetters,
     decided: &'a HashMap<TransactionName, Position>,
 }
 
@@ -48,6 +51,7 @@ impl Placing {
     fn clear(&mut self) {
         self.messages.clear();
         self.departures.clear();
+        self.died.clear();
         self.queues.clear();
         self.prepared.clear();
         self.decided.clear();
@@ -77,11 +81,8 @@ impl Shard {
 
     /// Begins a batch. True: there was nothing to write in it.
     fn begin_write(&mut self) -> bool {
-        let Shard { durability: Some(durability), engine, queues, participations, counters, effects, .. } =
-            self
-        else {
-            return false;
-        };
+        let Shard { engine, queues, participations, dead_letters, .. } = self;
+        let Some(durability) = &mut self.durability else { return false };
         let Durability {
             journal,
             line,
@@ -101,9 +102,8 @@ impl Shard {
             return false;
         }
         let Some(mut batch) = journal.begin_batch() else { return false };
-        let mut sources = Sources { engine, queues, participations, leaving, decided };
+        let mut sources = Sources { engine, queues, participations, leaving, dead_letters, decided };
         let mut open = false;
-        let mut cleaned = None;
         let mut last = None;
         let mut count = 0;
         while let Some(said) = line.pop_front() {
@@ -112,7 +112,6 @@ impl Shard {
                 Said::Begin => open = true,
                 Said::End => open = false,
                 Said::Removed(removal) => removals.push(*removal),
-                Said::Cleaned { segment } => cleaned = Some(*segment),
                 Said::Stopped { time } => last = Some(Stopped { time: *time }),
                 said => sources.encode(said, &mut batch, placing),
             }
@@ -136,14 +135,11 @@ impl Shard {
         }
         taken.clear();
         *whole &= !line.is_empty();
-        if let Some(segment) = cleaned {
-            batch.cleaned(segment);
-        }
         begun.0 += count;
         let Some(write) = batch.finish(*begun) else { return true };
-        durability.place(&write, engine, queues, &mut self.participations);
-        counters.count_write(write.bytes().len());
-        effects.push(Effect::Write { write });
+        durability.place(&write, engine, queues, participations, dead_letters);
+        self.counters.count_write(write.bytes().len());
+        self.effects.push(Effect::Write { write });
         false
     }
 }
@@ -168,6 +164,18 @@ impl Sources<'_> {
                 let placed = batch.queue(&definition::record_of(node, &kept), kept.definition);
                 placing.queues.push((queue, placed));
             }
+            Said::Closed { queue } => {
+                let Some(closing) = self.queues.closing_mut(queue) else { return };
+                closing.kept.version += 1;
+                let placed = batch.queue(&definition::record_of_closed(closing), closing.kept.definition);
+                placing.queues.push((queue, placed));
+            }
+            Said::Died { source, ref returned } => {
+                let position = self.leaving.get(source).map(|departure| departure.position);
+                let segment = position.map_or(returned.segment, |position| position.segment);
+                batch.returned(&Returned { segment, ..(**returned).clone() });
+                placing.died.push((source, returned.death));
+            }
             Said::QueueDeleted { uid, since, definition } => batch.queue_deleted(uid, since, definition),
             Said::Prepared { transaction } => self.prepared(transaction, false, batch, placing),
             Said::PreparedAgain { transaction } => self.prepared(transaction, true, batch, placing),
@@ -185,16 +193,23 @@ impl Sources<'_> {
                 let segments = segments.clone();
                 batch.done(&Done { transaction: name, committed, segments }, prepared);
             }
-            Said::DepartureAgain { key, ref message, ref payload } => {
-                if let Some(departure) = self.leaving.get(key) {
-                    let placed = batch.message(message, payload, Some(departure.source.position));
-                    placing.departures.push((key, placed));
+            Said::DepartureAgain { source, ref message, ref payload } => {
+                if let Some(departure) = self.leaving.get(source) {
+                    let mut message = (**message).clone();
+                    message.delivery_count = departure.delivery_count;
+                    message.acquired_count = departure.acquired_count;
+                    if departure.death != 0 {
+                        message.details.get_or_insert_default().death = departure.death;
+                    }
+                    let placed = batch.message(&message, payload, Some(departure.position));
+                    placing.departures.push((source, placed));
                 }
             }
             Said::Forgotten(position) => placing.forgotten.push(position),
             Said::Started { time, shards, boot } => batch.started(&Started { boot, shards, time }),
             Said::Carried(ref record) => batch.carry(record),
-            Said::Begin | Said::End | Said::Removed(_) | Said::Stopped { .. } | Said::Cleaned { .. } => {
+            Said::Cleaned { segment } => batch.cleaned(segment),
+            Said::Begin | Said::End | Said::Removed(_) | Said::Stopped { .. } => {
                 unreachable!("they need no source")
             }
         }
@@ -227,6 +242,7 @@ impl Sources<'_> {
             acquired_count: view.acquired_count,
             held_until: view.held_until.unwrap_or(0),
             annotations: annotations_of(message),
+            death: 0,
         });
     }
 
@@ -257,58 +273,71 @@ impl Sources<'_> {
             let Some((message, view)) = self.entry(queue, place) else { continue };
             let Some(node) = self.queues.get(queue).filter(|_| message.is_kept) else { continue };
             let Some(uid) = self.uid(queue) else { continue };
-            match outcome {
-                Outcome::Accepted => prepared.removed.push((uid, place.0)),
-                // As a dead letter it is removed when it is where it goes.
-                Outcome::Rejected if node.destination.properties.dead_letter => {}
-                Outcome::Rejected => prepared.removed.push((uid, place.0)),
+            let properties = &node.destination.properties;
+            let failed = matches!(outcome, Outcome::Modified { delivery_failed: true, .. });
+            let delivery_count = view.delivery_count + u32::from(failed);
+            let is_last = failed && properties.deliveries_max.is_some_and(|max| delivery_count >= max);
+            let dies = match outcome {
+                Outcome::Accepted => Some(None),
+                Outcome::Rejected => Some(Some(DeadLetterReason::Rejected)),
                 Outcome::Released | Outcome::Modified { .. } => {
-                    let Some(Position { segment, .. }) = message.position else { continue };
-                    let failed = matches!(outcome, Outcome::Modified { delivery_failed: true, .. });
-                    prepared.returned.push(Returned {
-                        uid,
-                        place: place.0,
-                        segment,
-                        delivery_count: view.delivery_count + u32::from(failed),
-                        acquired_count: view.acquired_count,
-                        held_until: 0,
-                        annotations: annotations_of(message),
-                    });
+                    is_last.then_some(Some(DeadLetterReason::DeliveriesMax))
                 }
-            }
+            };
+            // As a dead letter it is removed when it is where it goes.
+            let death = match dies {
+                Some(Some(reason)) if properties.dead_letter => death_of(reason),
+                Some(_) => {
+                    prepared.removed.push((uid, place.0));
+                    continue;
+                }
+                None => 0,
+            };
+            prepared.returned.push(Returned {
+                uid,
+                place: place.0,
+                // Whoever says it for good knows better.
+                segment: message.position.map_or(0, |position| position.segment),
+                delivery_count,
+                acquired_count: view.acquired_count,
+                held_until: 0,
+                annotations: annotations_of(message),
+                death,
+            });
         }
         placing.prepared.push((transaction, batch.prepared(&prepared, position)));
     }
 
     /// Dead letters that have not been written where they died.
     fn letters(&mut self, batch: &mut Batch<'_>, placing: &mut Placing) {
-        let engine = self.engine;
-        for (index, letter) in engine.new_dead_letters() {
+        let letters = self.dead_letters;
+        for (index, letter) in letters.new_ones() {
             let message = &letter.message;
             if !message.is_kept || message.position.is_some() {
                 continue;
             }
             let queue = letter.queue;
-            let Some(kept) = self.queues.get(queue).and_then(|node| node.kept.as_ref()) else { continue };
-            let uid = kept.uid;
+            let Some(Kept { uid, definition, .. }) = self.queues.kept(queue) else { continue };
             // Its queue may be further down the line.
-            if kept.definition.is_none() && placing.queues.iter().all(|(placed, _)| *placed != queue) {
-                self.encode(&Said::Queue { queue }, batch, placing);
+            if definition.is_none() && placing.queues.iter().all(|(placed, _)| *placed != queue) {
+                let is_closed = self.queues.closing(queue).is_some();
+                let said = if is_closed { Said::Closed { queue } } else { Said::Queue { queue } };
+                self.encode(&said, batch, placing);
             }
+            let mut details = details_of(message, None);
+            details.get_or_insert_default().death = death_of(letter.reason);
             let record = journal::Message {
                 uid,
                 place: letter.place.0,
                 enqueued_at: message.enqueued_at,
-                // It is to die again.
-                expires_at: u64::from(letter.reason == DeadLetterReason::Expired),
                 format: message.format(),
                 delivery_count: letter.delivery_count,
                 acquired_count: letter.acquired_count,
                 priority: message.priority(),
-                details: details_of(message, None),
+                details,
                 ..journal::Message::default()
             };
-            placing.letters.push((index, batch.message(&record, message.bytes(), None)));
+            placing.letters.push((index, uid, batch.message(&record, message.bytes(), None)));
         }
     }
 
@@ -329,6 +358,7 @@ impl Durability {
         engine: &mut Engine<Message>,
         queues: &mut Queues,
         participations: &mut Participations,
+        dead_letters: &mut DeadLetters,
     ) {
         let Durability { placing, leaving, decided, journal, .. } = self;
         for (queue, place, placed) in placing.messages.drain(..) {
@@ -336,11 +366,14 @@ impl Durability {
                 message.position = Some(write.position(placed));
             }
         }
-        for (key, placed) in placing.departures.drain(..) {
-            leaving.moved(key, write.position(placed));
+        for (source, placed) in placing.departures.drain(..) {
+            leaving.moved(source, write.position(placed));
+        }
+        for (source, death) in placing.died.drain(..) {
+            leaving.died(source, death);
         }
         for (queue, placed) in placing.queues.drain(..) {
-            if let Some(kept) = queues.get_mut(queue).and_then(|node| node.kept.as_mut()) {
+            if let Some(kept) = queues.kept_mut(queue) {
                 kept.definition = Some(write.position(placed));
             }
         }
@@ -350,12 +383,14 @@ impl Durability {
         for (name, placed) in placing.decided.drain(..) {
             decided.insert(name, write.position(placed));
         }
-        for (index, placed) in placing.letters.drain(..) {
-            if let Some(letter) = engine.dead_letter_mut(index) {
-                letter.message.position = Some(write.position(placed));
+        for (index, uid, placed) in placing.letters.drain(..) {
+            if let Some(letter) = dead_letters.get_mut(index) {
+                let position = write.position(placed);
+                letter.message.position = Some(position);
+                leaving.insert(letter, uid, position, death_of(letter.reason));
             }
         }
-        engine.note_dead_letters();
+        dead_letters.note_all();
         for position in placing.forgotten.drain(..) {
             journal.forget(position);
         }
@@ -392,6 +427,6 @@ fn details_of(message: &Message, transaction: Option<TransactionName>) -> Option
 }
 
 /// The annotations of a message that outcomes have added to.
-fn annotations_of(message: &Message) -> Bytes {
+pub(super) fn annotations_of(message: &Message) -> Bytes {
     if message.is_annotated { Bytes::copy_from_slice(message.annotations()) } else { Bytes::new() }
 }

@@ -7,7 +7,7 @@ use corelane_engine::{Engine, Place, QueueId};
 use corelane_journal::{Position, Record, SegmentReader};
 use hashbrown::HashSet;
 
-use super::{Durability, Said};
+use super::{Durability, Said, Source};
 use crate::Shard;
 use crate::effect::Effect;
 use crate::message::Message;
@@ -121,9 +121,9 @@ impl Durability {
     ) -> Option<Said> {
         match record {
             Record::Message(message, payload) => {
-                if let Some(key) = self.leaving.at(position) {
+                if let Some(source) = self.leaving.at(position) {
                     let (message, payload) = (Box::new(message), payload.to_vec());
-                    return Some(Said::DepartureAgain { key, message, payload });
+                    return Some(Said::DepartureAgain { source, message, payload });
                 }
                 let queue = *self.by_uid.get(&message.uid)?;
                 let place = Place(message.place);
@@ -132,8 +132,9 @@ impl Durability {
             }
             Record::Queue(record) => {
                 let queue = *self.by_uid.get(&record.uid)?;
-                let definition = queues.get(queue)?.kept.as_ref()?.definition;
-                (definition == Some(position)).then_some(Said::Queue { queue })
+                let is_there = queues.kept(queue)?.definition == Some(position);
+                let is_closed = queues.closing(queue).is_some();
+                is_there.then_some(if is_closed { Said::Closed { queue } } else { Said::Queue { queue } })
             }
             Record::Prepared(_) => {
                 let transaction = participations.prepared_at(position)?;
@@ -148,6 +149,16 @@ impl Durability {
             Record::Returned(record) => {
                 let queue = self.by_uid.get(&record.uid).copied();
                 let place = Place(record.place);
+                if let Some(queue) = queue
+                    && let source = (Source { queue, place })
+                    && let Some(departure) = self.leaving.get(source)
+                {
+                    // It is said again with its message, or here, if that lies elsewhere.
+                    let is_said =
+                        departure.death == record.death && departure.position.segment != position.segment;
+                    let returned = Box::new(record);
+                    return is_said.then_some(Said::Died { source, returned });
+                }
                 let there = queue.and_then(|queue| Some((queue, engine.message_at(queue, place)?.position?)));
                 match there {
                     // It is said again itself, with its counts.

@@ -3,11 +3,15 @@
 //! A queue that is made on first use is written with the first message that is kept in it; one that was declared, given properties,
 //! or subscribed durably, at once.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use bytes::Bytes;
-use corelane_engine::QueueId;
+use corelane_engine::{Place, QueueId};
 use corelane_journal as journal;
 use corelane_wire::amqp10::{Encode, ListWriter, Value};
 
+use super::leaving::Closing;
 use super::{Kept, Said};
 use crate::Shard;
 use crate::destinations::DestinationRule;
@@ -18,12 +22,21 @@ use crate::subscription::{NoLocal, Terms};
 /// The kinds of queues, as they are written.
 const QUEUE: u8 = 1;
 const SUBSCRIPTION: u8 = 2;
+/// One that is deleted and has dead letters.
+const CLOSED: u8 = 3;
 
 /// A queue that was there.
-pub(super) struct Defined {
-    pub(super) kind: QueueKind,
-    pub(super) overrides: DestinationRule,
-    pub(super) terms: Option<Terms>,
+pub(super) enum Defined {
+    Queue {
+        kind: QueueKind,
+        overrides: Box<DestinationRule>,
+        terms: Option<Terms>,
+    },
+    /// It was deleted; where its dead letters go, and the places of these.
+    Closed {
+        to: Arc<str>,
+        letters: BTreeSet<Place>,
+    },
 }
 
 impl Shard {
@@ -51,16 +64,6 @@ impl Shard {
             None => {}
         }
     }
-
-    /// The queue is deleted: what was written of it is void.
-    pub(crate) fn undefine(&mut self, node: &QueueNode) {
-        let (Some(durability), Some(kept)) = (&mut self.durability, &node.kept) else { return };
-        durability.by_uid.remove(&kept.uid);
-        // Else it has yet to be written, and is not any more.
-        if let Kept { uid, since, definition: Some(definition), .. } = **kept {
-            durability.say(Said::QueueDeleted { uid, since, definition });
-        }
-    }
 }
 
 /// What is written of a queue.
@@ -77,14 +80,46 @@ pub(super) fn record_of(node: &QueueNode, kept: &Kept) -> journal::Queue {
     }
 }
 
+/// What is written of a queue that is closed.
+pub(super) fn record_of_closed(closing: &Closing) -> journal::Queue {
+    let mut bytes = Vec::new();
+    let mut list = ListWriter::new(&mut bytes);
+    list.field(&&*closing.to);
+    closing.letters.iter().for_each(|place| list.field(&place.0));
+    list.finish();
+    journal::Queue {
+        uid: closing.kept.uid,
+        version: closing.kept.version,
+        since: closing.kept.since,
+        kind: CLOSED,
+        name: closing.name.as_ref().into(),
+        properties: bytes.into(),
+        subscription: Bytes::new(),
+    }
+}
+
 /// What a queue was; the reason if that cannot be told.
 pub(super) fn read(queue: &journal::Queue) -> Result<Defined, String> {
-    let overrides = decode_overrides(&queue.properties)?;
     match queue.kind {
-        QUEUE => Ok(Defined { kind: QueueKind::Queue, overrides, terms: None }),
+        QUEUE => {
+            let overrides = Box::new(decode_overrides(&queue.properties)?);
+            Ok(Defined::Queue { kind: QueueKind::Queue, overrides, terms: None })
+        }
         SUBSCRIPTION => {
+            let overrides = Box::new(decode_overrides(&queue.properties)?);
             let terms = Some(decode_terms(&queue.subscription)?);
-            Ok(Defined { kind: QueueKind::Subscription, overrides, terms })
+            Ok(Defined::Queue { kind: QueueKind::Subscription, overrides, terms })
+        }
+        CLOSED => {
+            let Ok(Value::List(list)) = Value::decode(&queue.properties) else {
+                return Err("what is left of it is no list".to_owned());
+            };
+            let mut fields = list.iter().flatten();
+            let Some(Value::String(to)) = fields.next() else {
+                return Err("it does not say where its dead letters go".to_owned());
+            };
+            let place = |field| if let Value::Ulong(place) = field { Some(Place(place)) } else { None };
+            Ok(Defined::Closed { to: to.into(), letters: fields.filter_map(place).collect() })
         }
         other => Err(format!("kind {other} is not known")),
     }

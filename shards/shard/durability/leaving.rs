@@ -5,49 +5,90 @@
 //! written of it in its new queue says where it was, and a start takes away what is there. That record cannot be gone before the one
 //! here is, as nobody has the message there until that is synced; so nobody has to remember what came from where. Only of what went to
 //! a topic, which several shards have, each may have it once more.
+//!
+//! Invariants:
+//! - a dead letter that is kept has a departure here as soon as it has a position, and until that is said to be gone;
+//! - a queue that is deleted is there for the journal, as one that is closed, until no dead letter of it is left: what consumers held is
+//!   never nowhere either;
+//! - what a transaction has let die is dead after a crash, too: that is said in the group that commits.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use corelane_engine::{DeadLetter, Place, QueueId};
-use corelane_journal::{Origin, Position};
-use slab::Slab;
+use corelane_engine::{DeadLetter, DeadLetterReason, Place, QueueId};
+use corelane_journal::{self as journal, Origin, Position, Removal};
+use hashbrown::HashMap;
 
-use super::Durability;
+use super::{Durability, Kept, Said};
 use crate::Shard;
 use crate::mail::Arrived;
 use crate::message::Message;
+use crate::queues::QueueNode;
 
-/// Where a message was, and where what was written of it lies.
-#[derive(Debug, Clone, Copy)]
+/// Where a message was that has left its queue, and whose record is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Source {
-    pub(super) queue: QueueId,
-    pub(super) place: Place,
-    pub(super) position: Position,
+    pub(crate) queue: QueueId,
+    pub(crate) place: Place,
 }
 
-impl Source {
-    /// None: nothing was written of it.
-    pub(crate) fn of(queue: QueueId, place: Place, message: &Message) -> Option<Source> {
-        message.position.map(|position| Source { queue, place, position })
-    }
-}
-
-/// Messages on their way to other shards.
+/// Messages that have left their queues and whose records are still needed.
 #[derive(Default)]
 pub(super) struct Leaving {
-    departures: Slab<Departure>,
+    departures: HashMap<Source, Departure>,
+    by_position: HashMap<Position, Source>,
     /// For each shard what it has yet to answer, in order; none: nothing was written of it here.
-    awaited: Vec<VecDeque<Option<usize>>>,
+    awaited: Vec<VecDeque<Option<Source>>>,
     /// The one that is being sent.
-    in_hand: Option<usize>,
+    in_hand: Option<Source>,
 }
 
 pub(super) struct Departure {
-    pub(super) source: Source,
+    pub(super) uid: u64,
+    pub(super) position: Position,
+    /// What is written of its death.
+    pub(super) death: u8,
+    pub(super) delivery_count: u32,
+    pub(super) acquired_count: u32,
     /// Shards that have yet to answer.
     unanswered: u32,
     /// Where it is hidden until it is gone here.
     hidden: Vec<(usize, Arrived)>,
+}
+
+/// A queue that is deleted, while dead letters of it are on their way.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    pub(crate) name: Box<str>,
+    /// Where its dead letters go.
+    pub(crate) to: Arc<str>,
+    pub(crate) kept: Kept,
+    /// The places of its dead letters.
+    pub(crate) letters: BTreeSet<Place>,
+    /// Those that are still needed.
+    pub(super) left: BTreeSet<Place>,
+}
+
+/// How the journal counts reasons; 0: not dead.
+pub(super) fn death_of(reason: DeadLetterReason) -> u8 {
+    match reason {
+        DeadLetterReason::Rejected => 1,
+        DeadLetterReason::Expired => 2,
+        DeadLetterReason::DeliveriesMax => 3,
+        DeadLetterReason::Overflow => 4,
+        DeadLetterReason::Deleted => 5,
+    }
+}
+
+pub(super) fn reason_of(death: u8) -> Option<DeadLetterReason> {
+    Some(match death {
+        0 => return None,
+        1 => DeadLetterReason::Rejected,
+        2 => DeadLetterReason::Expired,
+        3 => DeadLetterReason::DeliveriesMax,
+        4 => DeadLetterReason::Overflow,
+        _ => DeadLetterReason::Deleted,
+    })
 }
 
 impl Leaving {
@@ -55,31 +96,63 @@ impl Leaving {
         Leaving { awaited: (0..shards).map(|_| VecDeque::new()).collect(), ..Leaving::default() }
     }
 
-    /// The departure whose record lies there.
-    pub(super) fn at(&self, position: Position) -> Option<usize> {
-        self.departures
-            .iter()
-            .find(|(_, departure)| departure.source.position == position)
-            .map(|(key, _)| key)
+    /// The one whose record lies there.
+    pub(super) fn at(&self, position: Position) -> Option<Source> {
+        self.by_position.get(&position).copied()
     }
 
-    pub(super) fn get(&self, key: usize) -> Option<&Departure> {
-        self.departures.get(key)
+    pub(super) fn get(&self, source: Source) -> Option<&Departure> {
+        self.departures.get(&source)
+    }
+
+    /// A dead letter is written there.
+    pub(super) fn insert(&mut self, letter: &DeadLetter<Message>, uid: u64, position: Position, death: u8) {
+        let source = Source { queue: letter.queue, place: letter.place };
+        let departure = Departure {
+            uid,
+            position,
+            death,
+            delivery_count: letter.delivery_count,
+            acquired_count: letter.acquired_count,
+            unanswered: 0,
+            hidden: Vec::new(),
+        };
+        self.departures.insert(source, departure);
+        self.by_position.insert(position, source);
+    }
+
+    fn remove(&mut self, source: Source) -> Option<Departure> {
+        let departure = self.departures.remove(&source)?;
+        self.by_position.remove(&departure.position);
+        Some(departure)
     }
 
     /// What is written of it lies elsewhere now.
-    pub(super) fn moved(&mut self, key: usize, position: Position) {
-        if let Some(departure) = self.departures.get_mut(key) {
-            departure.source.position = position;
+    pub(super) fn moved(&mut self, source: Source, position: Position) {
+        if let Some(departure) = self.departures.get_mut(&source) {
+            self.by_position.remove(&departure.position);
+            departure.position = position;
+            self.by_position.insert(position, source);
         }
+    }
+
+    /// It is written that it has died.
+    pub(super) fn died(&mut self, source: Source, death: u8) {
+        if let Some(departure) = self.departures.get_mut(&source) {
+            departure.death = death;
+        }
+    }
+
+    fn of_queue(&self, queue: QueueId) -> impl Iterator<Item = Place> {
+        self.departures.keys().filter(move |source| source.queue == queue).map(|source| source.place)
     }
 }
 
 impl Durability {
     /// A message goes to another shard.
     pub(crate) fn note_forwarded(&mut self, to: usize) {
-        let Leaving { departures, awaited, in_hand } = &mut self.leaving;
-        if let Some(departure) = in_hand.and_then(|key| departures.get_mut(key)) {
+        let Leaving { departures, awaited, in_hand, .. } = &mut self.leaving;
+        if let Some(departure) = in_hand.and_then(|source| departures.get_mut(&source)) {
             departure.unanswered += 1;
         }
         awaited[to].push_back(*in_hand);
@@ -87,33 +160,67 @@ impl Durability {
 }
 
 impl Shard {
+    /// Takes dead letters from the engine. `death`: what is written of theirs.
+    pub(super) fn take_in_letters(&mut self, death: u8) {
+        while let Some(letter) = self.engine.take_dead_letter() {
+            if let Some(position) = letter.message.position.filter(|_| letter.message.is_kept)
+                && let Some(uid) = self.queues.uid(letter.queue)
+                && let Some(durability) = &mut self.durability
+            {
+                durability.leaving.insert(&letter, uid, position, death);
+            }
+            self.dead_letters.push_back(letter);
+        }
+    }
+
+    /// Says of the dead letters from this index on that they have died.
+    pub(crate) fn say_deaths(&mut self, from: usize) {
+        self.say_what_left();
+        let Some(durability) = &mut self.durability else { return };
+        for letter in self.dead_letters.iter().skip(from) {
+            let source = Source { queue: letter.queue, place: letter.place };
+            // What has yet to be written says it itself.
+            if let Some(Departure { uid, position, .. }) = durability.leaving.get(source) {
+                let returned = journal::Returned {
+                    uid: *uid,
+                    place: letter.place.0,
+                    segment: position.segment,
+                    delivery_count: letter.delivery_count,
+                    acquired_count: letter.acquired_count,
+                    held_until: 0,
+                    annotations: super::batch::annotations_of(&letter.message),
+                    death: death_of(letter.reason),
+                };
+                durability.say(Said::Died { source, returned: Box::new(returned) });
+            }
+        }
+    }
+
     /// What is forwarded and stored until [`Self::end_departure`] is the message that was there.
-    pub(crate) fn begin_departure(&mut self, source: Option<Source>) {
-        let Some(source) = source else { return };
-        self.begin_group();
-        if let Some(durability) = &mut self.durability {
-            let departure = Departure { source, unanswered: 0, hidden: Vec::new() };
-            durability.leaving.in_hand = Some(durability.leaving.departures.insert(departure));
+    pub(crate) fn begin_departure(&mut self, source: Source) {
+        let Some(durability) = &mut self.durability else { return };
+        if durability.leaving.departures.contains_key(&source) {
+            durability.leaving.in_hand = Some(source);
+            self.begin_group();
         }
     }
 
     /// Where the message is that is leaving.
     pub(crate) fn origin_in_hand(&self) -> Option<Origin> {
         let leaving = &self.durability.as_ref()?.leaving;
-        let Source { queue, place, .. } = leaving.get(leaving.in_hand?)?.source;
-        self.origin_of(queue, place)
+        let source = leaving.in_hand?;
+        Some(Origin { uid: leaving.get(source)?.uid, place: source.place.0 })
     }
 
     /// What the journal calls a place.
     pub(crate) fn origin_of(&self, queue: QueueId, place: Place) -> Option<Origin> {
-        let uid = self.queues.get(queue)?.kept.as_ref()?.uid;
-        Some(Origin { uid, place: place.0 })
+        Some(Origin { uid: self.queues.uid(queue)?, place: place.0 })
     }
 
     pub(crate) fn end_departure(&mut self) {
         let Some(durability) = &mut self.durability else { return };
-        let Some(key) = durability.leaving.in_hand.take() else { return };
-        self.end_if_gone(key);
+        let Some(source) = durability.leaving.in_hand.take() else { return };
+        self.end_if_gone(source);
         self.end_group();
     }
 
@@ -123,31 +230,89 @@ impl Shard {
         for index in 0..count {
             let Some(durability) = &mut self.durability else { return };
             let Leaving { departures, awaited, .. } = &mut durability.leaving;
-            let Some(Some(key)) = awaited[from].pop_front() else { continue };
-            if let Some(departure) = departures.get_mut(key) {
+            let Some(Some(source)) = awaited[from].pop_front() else { continue };
+            if let Some(departure) = departures.get_mut(&source) {
                 departure.unanswered -= 1;
                 while let Some((_, arrived)) = hidden.next_if(|(of, _)| *of == index) {
                     departure.hidden.push((from, arrived));
                 }
             }
-            self.end_if_gone(key);
+            self.end_if_gone(source);
         }
     }
 
-    fn end_if_gone(&mut self, key: usize) {
+    fn end_if_gone(&mut self, source: Source) {
+        let Some(durability) = &self.durability else { return };
+        if durability.leaving.get(source).is_some_and(|departure| departure.unanswered == 0) {
+            self.say_letter_gone(source);
+        }
+    }
+
+    /// What was written of a dead letter is not needed any more.
+    pub(crate) fn say_letter_gone(&mut self, source: Source) {
         let Some(durability) = &mut self.durability else { return };
-        let departures = &mut durability.leaving.departures;
-        if departures.get(key).is_some_and(|departure| departure.unanswered == 0) {
-            let Departure { source: Source { queue, place, position }, hidden, .. } = departures.remove(key);
-            self.say_removed(queue, place, position);
-            hidden.into_iter().for_each(|(shard, arrived)| self.reveal_there(shard, arrived));
+        let Some(Departure { uid, position, hidden, .. }) = durability.leaving.remove(source) else { return };
+        durability.say(Said::Removed(Removal { uid, place: source.place.0, position }));
+        hidden.into_iter().for_each(|(shard, arrived)| self.reveal_there(shard, arrived));
+        if let Some(closing) = self.queues.closing_mut(source.queue) {
+            closing.left.remove(&source.place);
+            self.end_closing(source.queue);
         }
     }
 
     /// Whether the next dead letter is one that has yet to be written where it was.
     pub(crate) fn is_letter_unwritten(&self) -> bool {
-        let Some(DeadLetter { queue, message, .. }) = self.engine.next_dead_letter() else { return false };
-        // Of a queue that is deleted nothing is written any more.
-        message.is_kept && message.position.is_none() && self.queues.get(*queue).is_some()
+        let Some(DeadLetter { queue, message, .. }) = self.dead_letters.front() else { return false };
+        message.is_kept && message.position.is_none() && self.queues.uid(*queue).is_some()
+    }
+
+    /// A queue is deleted: what was written of it is void, but for its dead letters.
+    pub(crate) fn undefine(&mut self, queue: QueueId, node: &QueueNode) {
+        let Some(kept) = node.kept.as_deref().copied() else { return };
+        if let Some(to) = &node.destination.dead_letter {
+            let (name, to) = (node.name.clone(), Arc::clone(to));
+            let (letters, left) = (BTreeSet::new(), BTreeSet::new());
+            self.queues.close(queue, Closing { name, to, kept, letters, left });
+            self.settle_closing(queue);
+            if let Some(closing) = self.queues.closing_mut(queue) {
+                closing.letters.clone_from(&closing.left);
+                self.note(Said::Closed { queue });
+            }
+            return;
+        }
+        self.say_deleted(kept);
+    }
+
+    /// Finds the dead letters of a queue that is closed. If there are none, it is gone.
+    pub(super) fn settle_closing(&mut self, queue: QueueId) {
+        self.say_what_left();
+        let Some(durability) = &self.durability else { return };
+        let is_unwritten = |letter: &&DeadLetter<Message>| {
+            letter.queue == queue && letter.message.is_kept && letter.message.position.is_none()
+        };
+        let unwritten = self.dead_letters.iter().filter(is_unwritten).map(|letter| letter.place);
+        let left = unwritten.chain(durability.leaving.of_queue(queue)).collect();
+        if let Some(closing) = self.queues.closing_mut(queue) {
+            closing.left = left;
+        }
+        self.end_closing(queue);
+    }
+
+    /// With its last dead letter a queue that is closed is gone.
+    pub(super) fn end_closing(&mut self, queue: QueueId) {
+        if self.queues.closing(queue).is_some_and(|closing| closing.left.is_empty())
+            && let Some(closing) = self.queues.end_closing(queue)
+        {
+            self.say_deleted(closing.kept);
+        }
+    }
+
+    fn say_deleted(&mut self, Kept { uid, since, definition, .. }: Kept) {
+        let Some(durability) = &mut self.durability else { return };
+        durability.by_uid.remove(&uid);
+        // Else it has yet to be written, and is not any more.
+        if let Some(definition) = definition {
+            durability.say(Said::QueueDeleted { uid, since, definition });
+        }
     }
 }

@@ -41,7 +41,7 @@ use crate::queues::{QueueKind, QueueNode};
 use batch::Placing;
 use cleaning::Cleaning;
 use leaving::Leaving;
-pub(crate) use leaving::Source;
+pub(crate) use leaving::{Closing, Source};
 use promise::Promise;
 use restore::Restoring;
 pub use restore::{Decisions, RestoreSummary};
@@ -109,6 +109,15 @@ enum Said {
     Queue {
         queue: QueueId,
     },
+    /// The queue is deleted, and has dead letters.
+    Closed {
+        queue: QueueId,
+    },
+    /// A dead letter is one after a crash, too.
+    Died {
+        source: Source,
+        returned: Box<corelane_journal::Returned>,
+    },
     QueueDeleted {
         uid: u64,
         since: u32,
@@ -144,7 +153,7 @@ enum Said {
         place: Place,
     },
     DepartureAgain {
-        key: usize,
+        source: Source,
         message: Box<corelane_journal::Message>,
         payload: Vec<u8>,
     },
@@ -351,6 +360,7 @@ impl Shard {
         while let Some((queue, place)) = self.engine.take_returned() {
             self.note(Said::Returned { queue, place });
         }
+        self.take_in_letters(0);
         self.said_since(mark).is_some()
     }
 

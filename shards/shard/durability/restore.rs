@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use corelane_engine::{Origin, Place, Publication, QueueId, Restored};
+use corelane_engine::{DeadLetterReason, Origin, Place, Publication, QueueId, QueueProperties, Restored};
 use corelane_journal::{
     self as journal, LastReturn, LiveMessage, Position, Record, Recovered, Removal, Ticket, TransactionName,
 };
@@ -16,6 +16,7 @@ use corelane_wire::amqp10::Map;
 use hashbrown::HashMap;
 
 use super::definition::Defined;
+use super::leaving::{Closing, death_of, reason_of};
 use super::{Durability, Kept, Said, definition};
 use crate::Shard;
 use crate::effect::Effect;
@@ -79,6 +80,7 @@ struct Loaded {
     held_until: u64,
     /// Its last return has yet to be read, with the annotations.
     misses_return: bool,
+    death: u8,
 }
 
 impl Restoring {
@@ -108,6 +110,11 @@ struct Resolved {
 }
 
 fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
+    let letters = |(_, queue): &(Position, journal::Queue)| match definition::read(queue) {
+        Ok(Defined::Closed { letters, .. }) => Some((queue.uid, letters)),
+        Ok(Defined::Queue { .. }) | Err(_) => None,
+    };
+    let closed: BTreeMap<u64, BTreeSet<Place>> = recovered.queues.iter().filter_map(letters).collect();
     let Resolved { mut kept, mut given_back, mut said, mut summary } = Resolved::default();
     let mut gone: BTreeSet<(u64, u64)> = BTreeSet::new();
     let mut segments: BTreeMap<TransactionName, BTreeSet<u32>> = BTreeMap::new();
@@ -116,7 +123,6 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
         if decisions.decided.contains(name) {
             gone.extend(&prepared.removed);
             for returned in &prepared.returned {
-                said.push(Said::Carried(Box::new(Record::Returned(returned.clone()))));
                 given_back.insert((returned.uid, returned.place), returned.clone());
             }
         }
@@ -126,6 +132,7 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
         let LiveMessage { uid, place, position, .. } = *message;
         let has_arrived = decisions.arrived.contains(&journal::Origin { uid, place });
         let mut is_gone = has_arrived || gone.contains(&(uid, place));
+        is_gone |= closed.get(&uid).is_some_and(|letters| !letters.contains(&Place(place)));
         if let Some(name) = recovered.transaction_of(message) {
             segments.entry(name).or_default().insert(position.segment);
             is_gone |= !decisions.decided.contains(&name);
@@ -141,6 +148,8 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
             message.acquired_count = message.acquired_count.max(least);
             if let Some(back) = given_back.get(&(uid, place)) {
                 (message.delivery_count, message.acquired_count) = (back.delivery_count, back.acquired_count);
+                let back = journal::Returned { segment: position.segment, ..back.clone() };
+                said.push(Said::Carried(Box::new(Record::Returned(back))));
             }
             kept.push(message);
         }
@@ -217,7 +226,21 @@ impl Shard {
         position: Position,
         queue: &journal::Queue,
     ) -> Result<QueueId, String> {
-        let Defined { kind, overrides, terms } = definition::read(queue)?;
+        let kept =
+            Kept { uid: queue.uid, since: queue.since, version: queue.version, definition: Some(position) };
+        let (kind, overrides, terms) = match definition::read(queue)? {
+            Defined::Queue { kind, overrides, terms } => (kind, *overrides, terms),
+            Defined::Closed { to, letters } => {
+                let properties = QueueProperties { dead_letter: true, ..QueueProperties::default() };
+                let id = self.engine.declare_queue(properties);
+                let (name, left) = (queue.name.as_str().into(), BTreeSet::new());
+                self.queues.close(id, Closing { name, to, kept, letters, left });
+                if let Some(durability) = &mut self.durability {
+                    durability.by_uid.insert(queue.uid, id);
+                }
+                return Ok(id);
+            }
+        };
         let subscription = match terms {
             Some(terms) => Some(Box::new(Subscription::restored(terms)?)),
             None => None,
@@ -226,8 +249,6 @@ impl Shard {
         let id = self
             .declare_node(now, &queue.name, kind, overrides, subscription)
             .map_err(|_| "there are as many queues as there may be".to_owned())?;
-        let kept =
-            Kept { uid: queue.uid, since: queue.since, version: queue.version, definition: Some(position) };
         if let Some(node) = self.queues.get_mut(id) {
             node.kept = Some(Box::new(kept));
         }
@@ -295,16 +316,18 @@ impl Shard {
                 message.restore_annotations(map);
             }
         }
+        let mut death = record.details.as_ref().map_or(0, |details| details.death);
         let last_return = restoring.return_of(record.uid, record.place);
+        death = death.max(last_return.map_or(0, |last| last.death));
         let mut held_until = last_return.map_or(record.held_until, |last| last.held_until);
         let mut misses_return = last_return.is_some();
         if let Some(back) = restoring.given_back.get(&(record.uid, record.place)) {
-            (held_until, misses_return) = (back.held_until, false);
+            (held_until, misses_return, death) = (back.held_until, false, back.death);
             if let Ok(map) = Map::decode(&back.annotations) {
                 message.restore_annotations(map);
             }
         }
-        let loaded = Loaded { message, expires_at: record.expires_at, held_until, misses_return };
+        let loaded = Loaded { message, expires_at: record.expires_at, held_until, misses_return, death };
         restoring.early.insert(index, loaded);
         self.restore_ready(now, restoring, record.uid);
     }
@@ -357,7 +380,10 @@ impl Shard {
         loaded: Loaded,
     ) {
         let LiveMessage { place, position, delivery_count, acquired_count, .. } = restoring.messages[index];
-        let Loaded { mut message, expires_at, held_until, .. } = loaded;
+        let Loaded { mut message, expires_at, held_until, mut death, .. } = loaded;
+        if death == 0 && self.queues.closing(queue).is_some() {
+            death = death_of(DeadLetterReason::Deleted);
+        }
         message.is_kept = true;
         message.position = Some(position);
         let destination = self.queues.get(queue).map(|node| &node.destination);
@@ -378,6 +404,11 @@ impl Shard {
             Ok(()) => {
                 restoring.summary.messages += 1;
                 restoring.summary.bytes += bytes;
+                if let Some(reason) = reason_of(death) {
+                    self.say_what_left();
+                    self.engine.kill(now, queue, Place(place), reason);
+                    self.take_in_letters(death);
+                }
             }
             Err(message) => self.forget(message),
         }
@@ -397,6 +428,11 @@ impl Shard {
                 }
             }
             self.engine.begin_at(queue, restoring.sequence_end);
+        }
+        let closing: Vec<QueueId> = self.queues.closing_ones().collect();
+        for queue in closing {
+            self.engine.delete_queue(now, queue);
+            self.settle_closing(queue);
         }
         restoring.summary.lost = restoring.messages.len() as u64 - restoring.summary.messages;
         if let Some(durability) = &mut self.durability {

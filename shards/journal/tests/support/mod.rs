@@ -642,7 +642,16 @@ fn message(key: Key, counts: (u32, u32), transaction: Option<u64>) -> Message {
 
 fn returned(key: Key, segment: u32, acquired_count: u32, delivery_count: u32) -> Returned {
     let annotations = Vec::new().into();
-    Returned { uid: key.0, place: key.1, segment, delivery_count, acquired_count, held_until: 0, annotations }
+    Returned {
+        uid: key.0,
+        place: key.1,
+        segment,
+        delivery_count,
+        acquired_count,
+        held_until: 0,
+        annotations,
+        death: 0,
+    }
 }
 
 fn preparation(transaction: u64, removed: &[Key]) -> Prepared {

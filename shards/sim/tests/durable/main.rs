@@ -1,7 +1,8 @@
-//! What is there after a crash? Messages and queues (`messages`, `queues`), dead letters and what moves (`moves`), transactions
+//! What is there after a crash? Messages and queues (`messages`, `queues`), dead letters and what moves (`moves`, `dying`), transactions
 //! (`transactions`), the disk itself (`disk`).
 
 mod disk;
+mod dying;
 mod messages;
 mod moves;
 mod queues;
