@@ -74,7 +74,7 @@ impl<M: Message> Engine<M> {
     ) -> Next {
         let queue = self.consumers[index].queue;
         let late = &self.queues[queue].late;
-        let first = late.entries.partition_point(|(ordinal, _)| *ordinal < browser.late);
+        let first = browser.unread_late(&late.entries);
         for (ordinal, place) in late.entries.range(first..) {
             if *steps == 0 {
                 return Next::Busy;

@@ -3,7 +3,7 @@
 //! It stands in exactly one list of the consumer manager ([`ConsumerList`]) and in its queue's list of all consumers. Which list
 //! is decided by `manager` alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::counters::{Cause, ConsumerList};
 use crate::entry::EntryRef;
@@ -48,6 +48,8 @@ pub(crate) struct Consumer {
     pub(crate) retired_count: u32,
     /// Groups it owns.
     pub(crate) owned: List<OwnedBy>,
+    /// Entries in line in those.
+    pub(crate) owned_waiting: u64,
     /// First entry and group, of the groups it owns whose first entry it can take.
     pub(crate) owned_heads: BTreeSet<(Place, u32)>,
     pub(crate) refused: BTreeSet<Place>,
@@ -81,6 +83,13 @@ pub(crate) struct Browser {
     pub(crate) late: u64,
 }
 
+impl Browser {
+    /// Where the late entries begin that it has not looked at.
+    pub(crate) fn unread_late(&self, late: &VecDeque<(u64, Place)>) -> usize {
+        late.partition_point(|(ordinal, _)| *ordinal < self.late)
+    }
+}
+
 impl Consumer {
     pub(crate) fn new(queue: u32, class: u32, owner: u64, priority: i32, since: u64) -> Self {
         Consumer {
@@ -101,6 +110,7 @@ impl Consumer {
             holding: List::new(),
             retired_count: 0,
             owned: List::new(),
+            owned_waiting: 0,
             owned_heads: BTreeSet::new(),
             refused: BTreeSet::new(),
             parked_seen: (0, Place::FIRST),

@@ -83,7 +83,7 @@ pub struct ConsumerView {
     pub cursor: Place,
     /// Entries at its cursor or behind that it may come to take, as far as they are in reach: exact for a consumer without a filter. With a
     /// filter, those that are known to match, or while its class scans, all that are in reach: at most so many. For a browser, those it
-    /// has not passed, whether they match or not.
+    /// has not passed, whether they match or not. What waits in groups that it owns counts, too.
     pub lag: u64,
     /// Times it was moved to Notified (or, a browser, out of caught up).
     pub wake_count: u64,

@@ -1,13 +1,10 @@
 //! Why is this message not delivered? What the engine shows of itself.
 
 use crate::consumer::Browser;
-use crate::counters::{
-    ConsumerList, ConsumerView, Depth, EngineCounters, EntryState, EntryView, QueueCounters, Verdict,
-};
+use crate::counters::{ConsumerView, Depth, EngineCounters, EntryState, EntryView, QueueCounters, Verdict};
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{ConsumerId, Place, QueueId};
-use crate::properties::PauseReason;
 use crate::selector::Filter;
 use crate::slots::NONE;
 
@@ -152,17 +149,12 @@ impl<M: Message> Engine<M> {
             queue: self.queue_id(consumer.queue),
             owner: consumer.owner,
             priority: consumer.priority,
-            list: match consumer.list {
-                ConsumerList::NotInterested(PauseReason::Prefetch) if consumer.unsettled_count() == 0 => {
-                    ConsumerList::NotInterested(PauseReason::Flow)
-                }
-                list => list,
-            },
+            list: consumer.list,
             cause: consumer.last_cause,
             since: consumer.since,
             class: consumer.class,
             cursor,
-            lag,
+            lag: lag + consumer.owned_waiting,
             wake_count: consumer.wake_count,
             delivered_count: consumer.delivered_count,
             unsettled_count: consumer.unsettled_count(),
@@ -175,12 +167,12 @@ impl<M: Message> Engine<M> {
     /// Whether a browser has seen an entry, or has gone by.
     fn has_passed(&self, queue: u32, browser: &Browser, place: Place) -> bool {
         let late = &self.queues[queue].late.entries;
-        let is_to_come = late.iter().any(|(ordinal, other)| *ordinal >= browser.late && *other == place);
-        place.sequence() < browser.cursors[place.level()] && !is_to_come
+        let is_to_come = || late.range(browser.unread_late(late)..).any(|(_, other)| *other == place);
+        place.sequence() < browser.cursors[place.level()] && !is_to_come()
     }
 
     /// The groups that belong to a consumer, each with how many messages of it the consumer holds, and how many wait for it.
-    pub fn groups_of(&self, consumer: ConsumerId) -> impl Iterator<Item = (&str, u32, usize)> {
+    pub fn groups_of(&self, consumer: ConsumerId) -> impl Iterator<Item = (&str, u32, u64)> {
         let consumer = self.resolve_consumer(consumer).map(|index| &self.consumers[index]);
         consumer.into_iter().flat_map(|consumer| {
             let groups = &self.queues[consumer.queue].groups.groups;
@@ -217,8 +209,8 @@ impl<M: Message> Engine<M> {
         let ahead = |level: usize| queue.entries.trees[level].next.saturating_sub(browser.cursors[level]);
         let levels = 0..queue.entries.trees.len();
         let level = levels.clone().find(|level| ahead(*level) > 0).unwrap_or(levels.end - 1);
-        let late = queue.late.entries.iter().filter(|(ordinal, _)| *ordinal >= browser.late).count() as u64;
-        let lag = levels.map(ahead).sum::<u64>() + late;
+        let late = &queue.late.entries;
+        let lag = levels.map(ahead).sum::<u64>() + (late.len() - browser.unread_late(late)) as u64;
         (Place::new(level, browser.cursors[level]), lag.min(queue.entries.messages))
     }
 }

@@ -117,8 +117,8 @@ impl Group {
     }
 
     /// Count of those in the FIFO.
-    pub(crate) fn waiting(&self) -> usize {
-        self.line.count() as usize + self.returned.len()
+    pub(crate) fn waiting(&self) -> u64 {
+        u64::from(self.line.count()) + self.returned.len() as u64
     }
 
     /// The entry before all others.

@@ -24,6 +24,7 @@ impl<M: Message> Engine<M> {
         state.unsettled += 1;
         if state.owner == NONE {
             state.owner = index;
+            self.consumers[index].owned_waiting += state.waiting();
             self.consumers[index].owned.push_back(&mut groups.groups, group);
         }
         self.refresh_group(queue, group, Cause::Returned);
@@ -73,7 +74,21 @@ impl<M: Message> Engine<M> {
             state.shown = None;
             self.unexpose(queue, entry);
         }
-        self.queues[queue].groups.groups[group].leave(&mut self.store, entry);
+        let state = &mut self.queues[queue].groups.groups[group];
+        state.leave(&mut self.store, entry);
+        if state.owner != NONE {
+            self.consumers[state.owner].owned_waiting -= 1;
+        }
+    }
+
+    /// Puts an available entry into its group's FIFO; whoever is next is seen to.
+    pub(crate) fn join_group(&mut self, queue: u32, group: u32, entry: EntryRef, cause: Cause) {
+        let state = &mut self.queues[queue].groups.groups[group];
+        state.join(&mut self.store, entry);
+        if state.owner != NONE {
+            self.consumers[state.owner].owned_waiting += 1;
+        }
+        self.refresh_group(queue, group, cause);
     }
 
     fn free_group(&mut self, queue: u32, group: u32) {
@@ -83,6 +98,7 @@ impl<M: Message> Engine<M> {
             groups.resting.remove(&mut groups.groups, group);
         }
         let owner = std::mem::replace(&mut groups.groups[group].owner, NONE);
+        self.consumers[owner].owned_waiting -= groups.groups[group].waiting();
         self.consumers[owner].owned.remove(&mut groups.groups, group);
     }
 

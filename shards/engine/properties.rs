@@ -194,13 +194,11 @@ pub enum PauseReason {
     Suspended,
     /// Others are active on this queue. Set by the engine only.
     Standby,
-    /// It holds as many unsettled messages as the queue's `prefetch` allows. Set by the engine only.
+    /// It holds as many unsettled messages as the queue's `prefetch` allows; one that holds none, where that is none, waits for a flow.
+    /// Set by the engine only.
     Prefetch,
     /// It refused too many messages that nobody else took. Set by the engine only.
     Refusals,
-    /// It holds nothing, and gets the next message on a flow that comes from now on: the queue's `prefetch` is none. What
-    /// [`explain`](crate::Engine::explain) calls `Prefetch` then; nobody sets it.
-    Flow,
 }
 
 impl PauseReason {
@@ -208,8 +206,8 @@ impl PauseReason {
 
     /// Set by the engine only: its owner neither sets nor ends it.
     pub fn is_of_engine(self) -> bool {
-        use PauseReason::{Flow, Prefetch, Refusals, Standby};
-        matches!(self, Standby | Prefetch | Flow | Refusals)
+        use PauseReason::{Prefetch, Refusals, Standby};
+        matches!(self, Standby | Prefetch | Refusals)
     }
 }
 
@@ -273,7 +271,7 @@ pub enum Settled {
 #[derive(Debug)]
 pub struct Spent<M> {
     pub message: M,
-    /// Where it was, if it is kept ([`Message::is_kept`](crate::Message::is_kept)).
+    /// Where it was. Of one that is not kept ([`Message::is_kept`](crate::Message::is_kept)) nobody asks, and it may be left out.
     pub at: Option<(QueueId, Place)>,
 }
 

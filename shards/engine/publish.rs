@@ -155,8 +155,7 @@ impl<M: Message> Engine<M> {
         if group == NONE {
             self.expose(queue, entry, cause);
         } else {
-            self.queues[queue].groups.groups[group].join(&mut self.store, entry);
-            self.refresh_group(queue, group, cause);
+            self.join_group(queue, group, entry, cause);
         }
     }
 

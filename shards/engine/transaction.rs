@@ -3,7 +3,8 @@
 //! The engine knows no transactions, only entries that belong to one, which whoever runs it names by queue and place:
 //!
 //! - *Pending*: enqueued inside it. The entry has its place and no timer, but nobody sees it: no consumer, no browser, no purge, no
-//!   dropping of the oldest. For the queue's limits see `room`. Committed, it is available at its place, before what came later; what
+//!   dropping of the oldest. For the queue's limits see `room`. Whoever runs the engine hides an entry so for other reasons, too, until
+//!   it shows it (what waits for a disk, or has not left where it was). Committed, it is available at its place, before what came later; what
 //!   was to be held until a time that has not come is held; what has expired meanwhile is gone.
 //! - *Retired*: settled by its consumer inside it. The entry is no delivery any more: it does not count for the prefetch, has no
 //!   ack deadline, and stays when the consumer closes. Committed, its outcome happens to it; rolled back, it returns to its place, or

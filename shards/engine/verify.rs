@@ -218,17 +218,15 @@ impl<M: Message> Engine<M> {
             }
         }
         let mut owned = 0;
+        let groups = &queue.groups.groups;
         for consumer in queue.consumers.iter(&self.consumers) {
             let state = &self.consumers[consumer];
             let heads = state.owned_heads.iter().map(|(place, group)| (consumer, *place, *group));
             assert!(heads.clone().all(|head| promised.contains(&head)));
             owned += heads.count();
-            assert!(
-                state
-                    .owned
-                    .iter(&queue.groups.groups)
-                    .all(|group| queue.groups.groups[group].owner == consumer)
-            );
+            assert!(state.owned.iter(groups).all(|group| groups[group].owner == consumer));
+            let waiting = state.owned.iter(groups).map(|group| groups[group].waiting()).sum::<u64>();
+            assert_eq!(state.owned_waiting, waiting, "entries in line in groups that a consumer owns");
         }
         assert_eq!(owned, promised.len());
     }

@@ -2,7 +2,7 @@
 //!
 //! A pattern is words separated by dots: `*` stands for one word, a last `>` for one or more. A rule without wildcards is
 //! about one name; the others are its parents. Of all rules that match a name:
-//! - flags add up: set by any of them, they are set (`auto-create` and `topic` are values, not flags, in this);
+//! - flags add up: set by any of them, they are set (`auto-create`, `durable` and `topic` are values, not flags, in this);
 //! - `prefetch`: the exact rule's value, unless it is 0 (inherit); else the largest of the parents';
 //! - `overflow`: the exact rule's; else reject before block before drop-oldest, whichever of them a parent says;
 //! - every other value: the exact rule's; else that of the most specific parent (more literal words, then the one without `>`,

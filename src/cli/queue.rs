@@ -27,7 +27,9 @@ pub(super) enum QueueCommand {
     Show(NamedArguments),
     /// Make a queue
     Create(CreateArguments),
-    /// Change properties of a queue, above what the configuration file says, until the broker ends
+    /// Change properties of a queue, above what the configuration file says
+    ///
+    /// They hold until they are taken back (`NAME=`) or the queue is deleted; without a data directory until the broker ends.
     Set(SetArguments),
     /// Look at the messages of a queue, those included that consumers hold
     Peek(PeekArguments),
@@ -479,10 +481,10 @@ fn figure(queue: &Json, name: &str) -> String {
         // Flags add up.
         Some(Json::Bool(false)) if *value == Json::Bool(true) => {
             format!(
-                "{text}  (a rule of the file sets it; false was set while running, and takes nothing back)"
+                "{text}  (a rule of the file sets it; false was set for this queue, and takes nothing back)"
             )
         }
-        Some(_) => format!("{text}  (set while running)"),
+        Some(_) => format!("{text}  (set for this queue)"),
     }
 }
 
@@ -687,8 +689,8 @@ How long it took
 Properties
   last-value-key  none  (waits: k, until the queue is empty)
   overflow        block
-  prefetch        10  (set while running)
-  sticky-groups   true  (a rule of the file sets it; false was set while running, and takes nothing back)
+  prefetch        10  (set for this queue)
+  sticky-groups   true  (a rule of the file sets it; false was set for this queue, and takes nothing back)
 ";
         assert_eq!(in_groups(&queue), expected);
     }

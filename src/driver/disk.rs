@@ -216,7 +216,7 @@ mod tests {
     }
 
     /// Writes that to this file, in each way, and hands what became of it to `check`.
-    fn in_each_way(path: &std::path::Path, payload: &[u8], check: impl Fn(Synced)) {
+    fn in_each_way(path: &std::path::Path, payload: &[u8], check: impl Fn(SyncMode, Synced)) {
         for mode in SyncMode::ALL {
             let bell = Doorbell::new().unwrap();
             let files = SegmentFiles::new(path.to_owned(), SEGMENT_BYTES, false);
@@ -245,7 +245,7 @@ mod tests {
                 }
             }
             assert_eq!(answers.len(), 1, "{mode}");
-            answers.into_iter().for_each(&check);
+            answers.into_iter().for_each(|synced| check(mode, synced));
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
     fn what_does_not_go_in_one_piece_goes_in_several() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let payload: Vec<u8> = (0..1_000_000).map(|byte| (byte * 7) as u8).collect();
-        in_each_way(file.path(), &payload, |Synced { write, result }| {
+        in_each_way(file.path(), &payload, |_, Synced { write, result }| {
             result.unwrap();
             let mut bytes = vec![0; write.bytes().len()];
             file.as_file().read_exact_at(&mut bytes, write.offset).unwrap();
@@ -263,6 +263,14 @@ mod tests {
 
     #[test]
     fn what_fails_is_told_once() {
-        in_each_way("/dev/full".as_ref(), b"x", |Synced { result, .. }| assert!(result.is_err()));
+        in_each_way("/dev/full".as_ref(), b"x", |_, Synced { result, .. }| assert!(result.is_err()));
+    }
+
+    #[test]
+    fn a_write_whose_sync_fails_has_failed() {
+        // It takes what is written, and knows no sync of its own.
+        in_each_way("/dev/null".as_ref(), b"x", |mode, Synced { result, .. }| {
+            assert_eq!(result.is_err(), mode != SyncMode::WriteThrough, "{mode}");
+        });
     }
 }

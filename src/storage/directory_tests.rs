@@ -112,5 +112,7 @@ fn a_file_system_that_cannot_be_written_is_told() {
         |kind: io::ErrorKind| StorageError::of("make", Path::new("/mnt/x"), kind.into()).to_string();
     assert!(message(io::ErrorKind::ReadOnlyFilesystem).contains("mounted read-only"));
     assert!(message(io::ErrorKind::PermissionDenied).contains("chown -R"));
-    assert!(message(io::ErrorKind::StorageFull).contains("cannot make /mnt/x"));
+    assert!(message(io::ErrorKind::StorageFull).contains("no room on the disk of /mnt/x"));
+    assert!(message(io::ErrorKind::QuotaExceeded).contains("make room and start again"));
+    assert!(message(io::ErrorKind::FileTooLarge).contains("cannot make /mnt/x"));
 }

@@ -26,6 +26,11 @@ pub enum StorageError {
     ReadOnly {
         path: PathBuf,
     },
+    /// There is no room for what a start has to write.
+    Full {
+        path: PathBuf,
+        error: io::Error,
+    },
     Locked {
         path: PathBuf,
         process: Option<u32>,
@@ -78,6 +83,7 @@ impl StorageError {
         match error.kind() {
             io::ErrorKind::PermissionDenied => StorageError::Rights { path, error },
             io::ErrorKind::ReadOnlyFilesystem => StorageError::ReadOnly { path },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StorageError::Full { path, error },
             io::ErrorKind::NotADirectory => StorageError::NotADirectory { path },
             _ => StorageError::File { doing, path, error },
         }
@@ -109,6 +115,12 @@ impl fmt::Display for StorageError {
                 formatter,
                 "{} is on a file system that is mounted read-only: mount it for writing, name another directory with \
                  --data-dir, or keep nothing with --in-memory",
+                path.display()
+            ),
+            StorageError::Full { path, error } => write!(
+                formatter,
+                "there is no room on the disk of {}: {error}. Nothing that is kept there is lost: make room and start again, or \
+                 name a directory on another disk with --data-dir",
                 path.display()
             ),
             StorageError::Locked { path, process } => {
@@ -147,6 +159,7 @@ impl StorageError {
             | StorageError::OtherUser { .. }
             | StorageError::Rights { .. }
             | StorageError::ReadOnly { .. }
+            | StorageError::Full { .. }
             | StorageError::Locked { .. }
             | StorageError::Foreign { .. }
             | StorageError::Absent { .. } => fmt::Display::fmt(self, formatter),

@@ -79,9 +79,20 @@ pub fn open(
         let target = Target { layout, segment_bytes: settings.segment_bytes, boot: journals.boot, now };
         let used_bytes = used_bytes(&journals.shards);
         let progress = Progress::new("writing everything anew", used_bytes);
-        relayout(&mut directory, journals.shards, &journals.decisions, target, home, &progress, &mut |_| {
-            Ok(())
-        })?;
+        let written = relayout(
+            &mut directory,
+            journals.shards,
+            &journals.decisions,
+            target,
+            home,
+            &progress,
+            &mut |_| Ok(()),
+        );
+        if written.is_err() && directory.layout() != layout {
+            // The next start would do that, and the room may be wanted before. What went wrong first is what is told.
+            let _ = fs::remove_dir_all(layout.folder(directory.path()));
+        }
+        written?;
         info!("written anew: {} in {} ms", Bytes(used_bytes), progress.elapsed().as_millis());
         journals = read_journals(&directory, settings.segment_bytes, direct)?;
     }

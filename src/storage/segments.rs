@@ -7,9 +7,11 @@
 
 use super::error::StorageError;
 use super::layout::sync_directory;
+use super::progress::Bytes;
 use corelane_journal::{BLOCK, SPARES_MAX};
 use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, statvfs};
 use rustix::io::Errno;
+use std::fmt::Write;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -52,15 +54,16 @@ impl SegmentFiles {
         let disk = statvfs(&self.folder)?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let wanted = self.free_min.saturating_add(u64::from(self.segment_bytes));
-        if free >= wanted {
+        // One of no size is bound by something else, and does not say by what.
+        if free >= wanted || disk.f_blocks == 0 {
             return Ok(());
         }
-        let text = format!(
-            "{} MiB are free on the disk of {}, and {} MiB are to be left (--disk-free-min)",
-            free >> 20,
-            self.folder.display(),
-            self.free_min >> 20
-        );
+        let mut text =
+            format!("{} are free, and a file takes {}", Bytes(free), Bytes(self.segment_bytes.into()));
+        if self.free_min > 0 {
+            // Writing to a string does not fail.
+            let _ = write!(text, "; {} are to be left to others (--disk-free-min)", Bytes(self.free_min));
+        }
         Err(io::Error::new(io::ErrorKind::StorageFull, text))
     }
 

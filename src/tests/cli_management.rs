@@ -121,7 +121,7 @@ fn an_operators_day() {
         assert_eq!(line_of(&shown, "available"), ["available", "5"]);
         let listed = line_of(&list, "orders");
         assert_eq!(line_of(&shown, "shard").get(1), listed.last(), "{shown}");
-        assert_eq!(line_of(&shown, "exclusive"), ["exclusive", "true", "(set", "while", "running)"]);
+        assert_eq!(line_of(&shown, "exclusive"), ["exclusive", "true", "(set", "for", "this", "queue)"]);
         broker.ok(&["queue", "set", "orders", "exclusive=", "prefetch=7"]);
         let json = broker.ok(&["queue", "show", "orders", "--json"]);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();

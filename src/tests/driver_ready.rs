@@ -124,7 +124,7 @@ fn a_shard_that_starts_is_not_waited_for_when_somebody_stops_that() {
         // The first one takes its time to get back what it had.
         let waits = waits.take();
         let make = move || {
-            waits.map_or(Ok(()), |waits| waits.recv().map_err(std::io::Error::other))?;
+            waits.map_or(Ok(()), |waits| waits.recv_timeout(PATIENCE).map_err(std::io::Error::other))?;
             Ok(late)
         };
         starting.push(driver.start(make).unwrap());

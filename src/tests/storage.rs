@@ -7,127 +7,22 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use support::{Broker, bodies, corelane, journal, refused, send, serve};
 
-fn corelane() -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin("corelane"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CORELANE_") {
-            command.env_remove(name);
-        }
-    }
-    command.stdin(Stdio::null());
-    command
-}
-
-fn serve(directory: &Path, shards: &str) -> Command {
-    let mut command = corelane();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--idle", "park", "--shards", shards, "--cores", "0"]);
-    command.args(["--segment-size", "64KiB", "--data-dir"]).arg(directory);
-    command
-}
-
-struct Broker {
-    process: Child,
-    address: String,
-    /// The log until it was ready.
-    log: String,
-    _rest: BufReader<std::process::ChildStderr>,
-}
-
-impl Broker {
-    fn start(directory: &Path, shards: &str) -> Broker {
-        Self::spawn(&mut serve(directory, shards))
-    }
-
-    fn spawn(command: &mut Command) -> Broker {
-        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut rest = BufReader::new(process.stderr.take().unwrap());
-        let mut log = String::new();
-        let mut address = None;
-        loop {
-            let mut line = String::new();
-            let more = rest.read_line(&mut line).unwrap();
-            assert!(more > 0, "the broker ended:\n{log}");
-            log.push_str(&line);
-            if let Some((_, listening)) = line.trim().rsplit_once("listening address=") {
-                address = Some(listening.to_owned());
-            }
-            if line.contains(" ready ") {
-                break;
-            }
-        }
-        Broker { process, address: address.unwrap(), log, _rest: rest }
-    }
-
-    fn run(&self, arguments: &[&str]) -> String {
-        let mut command = corelane();
-        let output =
-            command.args(arguments).args(["--url", &format!("amqp://{}", self.address)]).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn end(mut self, signal: Signal) -> Option<i32> {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                return status.code();
-            }
-            assert!(Instant::now() < deadline, "the broker does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// A start that fails: the message is to have these parts.
-fn refused(command: &mut Command, parts: &[&str]) {
-    let output = command.output().unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{message}");
-    for part in parts {
-        assert!(message.contains(part), "{message:?} does not say {part:?}");
-    }
-}
-
-fn journal(arguments: &[&str], directory: &Path) -> (Option<i32>, String, String) {
-    let output =
-        corelane().arg("journal").arg(arguments[0]).arg(directory).args(&arguments[1..]).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
-}
-
-fn send(broker: &Broker, queue: &str, bodies: impl IntoIterator<Item = String>) {
-    for body in bodies {
-        broker.run(&["send", queue, &body, "--durable"]);
-    }
-}
-
-/// What is in a queue, in order.
-fn bodies(broker: &Broker, queue: &str) -> Vec<String> {
-    broker.run(&["browse", queue]).lines().map(str::to_owned).collect()
-}
+#[path = "support/broker.rs"]
+mod support;
 
 fn expected(queue: &str, range: std::ops::Range<u32>) -> Vec<String> {
     range.map(|index| format!("{queue} {index}")).collect()
 }
 
 #[test]
-fn what_was_settled_is_there_after_any_end_and_with_any_number_of_shards() {
+fn s39_what_was_settled_is_there_after_any_end_and_with_any_number_of_shards() {
     let folder = tempfile::tempdir().unwrap();
     let queues = ["orders", "invoices", "parcels"];
     let mut sent = 0;
@@ -396,11 +291,8 @@ fn with_little_room_on_the_disk_durable_messages_are_refused_and_others_are_not(
     let data = directory.path().join("data");
     let broker = Broker::spawn(serve(&data, "1").args(["--disk-free-min", "1000000GiB"]));
     broker.run(&["send", "q", "transient"]);
-    let mut durable = corelane();
-    durable.args(["send", "q", "durable", "--durable", "--url", &format!("amqp://{}", broker.address)]);
-    let output = durable.output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && error.contains("its disk is full"), "{error}");
+    let error = broker.fails(&["send", "q", "durable", "--durable"]);
+    assert!(error.contains("its disk is full"), "{error}");
     assert_eq!(broker.run(&["receive", "q", "--count", "1", "--timeout", "20s"]).trim(), "transient");
     broker.end(Signal::TERM);
     let broker = Broker::start(&data, "1");

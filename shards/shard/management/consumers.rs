@@ -54,7 +54,7 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
         facts.link.as_ref().and_then(|link| link.user.as_ref()).map(|user| user.to_string()).into()
     }),
     ("list", |facts| list_word(facts.view.list).into()),
-    ("reason", |facts| pause_word(facts.view.list).into()),
+    ("reason", |facts| pause_word(&facts.view).into()),
     ("priority", |facts| facts.view.priority.into()),
     ("credit", |facts| facts.link.as_ref().map(|link| link.credit).into()),
     ("unsettled", |facts| facts.view.unsettled_count.into()),
@@ -94,9 +94,14 @@ pub(crate) fn list_word(list: ConsumerList) -> &'static str {
     }
 }
 
+/// Whether it holds nothing, and gets the next message on a flow that comes from now on: the queue's `prefetch` is none.
+pub(crate) fn awaits_flow(view: &ConsumerView) -> bool {
+    view.list == ConsumerList::NotInterested(PauseReason::Prefetch) && view.unsettled_count == 0
+}
+
 /// Why it takes nothing; none: it can.
-fn pause_word(list: ConsumerList) -> Option<&'static str> {
-    match list {
+fn pause_word(view: &ConsumerView) -> Option<&'static str> {
+    match view.list {
         ConsumerList::NonAcquiring { caught_up: true } => Some("caught-up"),
         ConsumerList::NonAcquiring { caught_up: false }
         | ConsumerList::Interested
@@ -112,8 +117,8 @@ fn pause_word(list: ConsumerList) -> Option<&'static str> {
             PauseReason::Partial => "partial",
             PauseReason::Suspended => "suspended",
             PauseReason::Standby => "standby",
+            PauseReason::Prefetch if awaits_flow(view) => "flow",
             PauseReason::Prefetch => "prefetch",
-            PauseReason::Flow => "flow",
             PauseReason::Refusals => "refusals",
         }),
     }

@@ -2,7 +2,7 @@
 //! sentences for operators.
 
 use corelane_engine::{
-    Cause, ConsumerId, ConsumerList, Depth, EntryState, Overflow, PauseReason, Place, QueueId,
+    Cause, ConsumerId, ConsumerList, ConsumerView, Depth, EntryState, Overflow, PauseReason, Place, QueueId,
     QueueProperties, Verdict,
 };
 use corelane_wire::amqp10::Property;
@@ -28,7 +28,7 @@ impl Shard {
         for id in ids {
             let verdict = head.and_then(|place| self.engine.verdict(id, place));
             let Some(view) = self.engine.explain(id) else { continue };
-            tally.count(view.list, verdict);
+            tally.count(&view, verdict);
             if consumers.len() < count as usize
                 && bytes < ANSWER_BYTES_MAX
                 && let Some(facts) = self.consumer_view(id)
@@ -86,15 +86,12 @@ impl Shard {
     /// Attributes of a consumer, with what it has to do with the first message.
     fn consumer_facts(&self, now: u64, facts: &ConsumerFacts, verdict: Option<Verdict>) -> Pairs {
         let mut pairs = consumers::all(facts);
-        pairs.retain(|(name, _)| !matches!(&**name, "identity" | "type" | "queue" | "lag"));
-        let groups = || self.engine.groups_of(facts.id).take(EXPLAIN_GROUPS_MAX);
-        let waiting: usize = groups().map(|(_, _, waiting)| waiting).sum();
-        let groups = groups().map(|(name, unsettled, waiting)| {
+        pairs.retain(|(name, _)| !matches!(&**name, "identity" | "type" | "queue"));
+        let groups = self.engine.groups_of(facts.id).take(EXPLAIN_GROUPS_MAX);
+        let groups = groups.map(|(name, unsettled, waiting)| {
             Data::Map(pairs!["name" => name.to_owned(), "unsettled" => unsettled, "waiting" => waiting])
         });
         pairs.extend(pairs![
-            // What waits in its groups is nobody else's.
-            "lag" => facts.view.lag + waiting as u64,
             "since-us" => now.saturating_sub(facts.view.since),
             "why" => why(facts),
             "cause" => cause_words(facts.view.cause),
@@ -110,7 +107,8 @@ impl Shard {
         match verdict {
             Verdict::Takes => "it would take the first message".to_owned(),
             Verdict::NotAvailable => {
-                "the first message is delayed, held by a consumer, or part of a transaction".to_owned()
+                "the first message is delayed, held by a consumer, part of a transaction, or waits for the disk"
+                    .to_owned()
             }
             Verdict::OwnMessage => "the first message was sent over its own connection (no-local)".to_owned(),
             Verdict::FilteredOut => "its filter does not match the first message".to_owned(),
@@ -206,10 +204,10 @@ fn why(facts: &ConsumerFacts) -> &'static str {
             PauseReason::Partial => "a large message is on its way to it in parts",
             PauseReason::Suspended => "it is suspended, or its link is ending",
             PauseReason::Standby => "it stands by: the queue allows no more active consumers",
-            PauseReason::Prefetch => "it holds as many unsettled messages as the queue's prefetch allows",
-            PauseReason::Flow => {
+            PauseReason::Prefetch if consumers::awaits_flow(&facts.view) => {
                 "it holds nothing, and as prefetch = none it gets the next message when its client gives credit again"
             }
+            PauseReason::Prefetch => "it holds as many unsettled messages as the queue's prefetch allows",
             PauseReason::Refusals => "it has refused so many messages that nobody else took",
         },
     }
@@ -230,7 +228,7 @@ fn cause_words(cause: Cause) -> &'static str {
         Cause::FoundByScan => "a scan found a message for its filter",
         Cause::Served => "it was served, and is in line again",
         Cause::Requested => "its client asked",
-        Cause::Committed => "a transaction was committed",
+        Cause::Committed => "a transaction was committed, or what waited for the disk was shown",
         Cause::FoundNothing => "it found nothing to take",
         Cause::GaveWay => "it gave way to a higher priority",
     }
@@ -248,28 +246,29 @@ struct Tally {
     taking: usize,
     browsers: usize,
     /// They would take it, but for a pause: by reason.
-    paused: Vec<(PauseReason, usize)>,
+    paused: Vec<(&'static str, usize)>,
     /// It is not for them: by verdict.
     unfit: Vec<(&'static str, usize)>,
 }
 
 impl Tally {
-    fn count(&mut self, list: ConsumerList, verdict: Option<Verdict>) {
-        let raise = |count: Option<&mut usize>| count.map(|count| *count += 1).is_some();
-        match (list, verdict) {
+    fn count(&mut self, view: &ConsumerView, verdict: Option<Verdict>) {
+        let raise = |counts: &mut Vec<(&'static str, usize)>, words| match counts
+            .iter_mut()
+            .find(|(known, _)| *known == words)
+        {
+            Some((_, count)) => *count += 1,
+            None => counts.push((words, 1)),
+        };
+        match (view.list, verdict) {
             (ConsumerList::NonAcquiring { .. }, _) => self.browsers += 1,
             (_, Some(verdict)) if verdict != Verdict::Takes && verdict != Verdict::NotAvailable => {
-                let word = unfit_words(verdict);
-                if !raise(self.unfit.iter_mut().find(|(known, _)| *known == word).map(|(_, count)| count)) {
-                    self.unfit.push((word, 1));
-                }
+                raise(&mut self.unfit, unfit_words(verdict));
             }
-            (ConsumerList::NotInterested(reason), _) => {
-                if !raise(self.paused.iter_mut().find(|(known, _)| *known == reason).map(|(_, count)| count))
-                {
-                    self.paused.push((reason, 1));
-                }
+            (ConsumerList::NotInterested(_), _) if consumers::awaits_flow(view) => {
+                raise(&mut self.paused, "waiting for its client to give credit again (prefetch = none)");
             }
+            (ConsumerList::NotInterested(reason), _) => raise(&mut self.paused, paused_words(reason)),
             (ConsumerList::Interested | ConsumerList::Notified, _) => self.taking += 1,
         }
     }
@@ -283,7 +282,7 @@ impl Tally {
         if !has_head {
             return format!(
                 "No message is available: of {messages}, {acquired} are with consumers that have not settled them, \
-                 {held} are delayed, {} are part of open transactions.",
+                 {held} are delayed, {} are part of open transactions, or wait for the disk or for the end of a move.",
                 pending + retired
             );
         }
@@ -293,10 +292,12 @@ impl Tally {
         if self.taking > 0 {
             return format!("{} will take the first message.", consumers_words(self.taking));
         }
-        let paused = self.paused.iter().map(|(reason, count)| (paused_words(*reason), *count));
         let browsing = (self.browsers > 0).then_some(("only read", self.browsers));
-        let parts: Vec<String> = paused
-            .chain(self.unfit.iter().copied())
+        let parts: Vec<String> = self
+            .paused
+            .iter()
+            .chain(&self.unfit)
+            .copied()
             .chain(browsing)
             .map(|(words, count)| format!("{count} {words}"))
             .collect();
@@ -369,7 +370,6 @@ fn paused_words(reason: PauseReason) -> &'static str {
         PauseReason::Suspended => "suspended",
         PauseReason::Standby => "standing by",
         PauseReason::Prefetch => "at the queue's prefetch",
-        PauseReason::Flow => "waiting for its client to give credit again (prefetch = none)",
         PauseReason::Refusals => "with too many refusals",
     }
 }

@@ -189,7 +189,8 @@ pub const PROPERTIES: &[Property] = &[
         Merge::MostSpecific,
         "at-once",
         "When a message that is kept is given to consumers: as soon as it comes, or only when it is on the disk. At once: after a \
-         crash, consumers may have had a message that its producer sends again, as it had not been accepted.",
+         crash, consumers may have had a message that its producer sends again, as it had not been accepted. After the sync: \
+         messages that are not kept wait behind those that are.",
     ),
     Property {
         per_queue: false,
@@ -243,7 +244,8 @@ pub const MERGING: &str = "\
 A pattern is words with dots between; `*` stands for one word, a last `>` for one or more. All rules that match a name
 hold, and where they differ:
 
-- flags add up: what any of them sets is set (but for auto-create and topic, where the most specific rule is followed);
+- flags add up: what any of them sets is set (but for auto-create, durable and topic, where the most specific rule is
+  followed);
 - prefetch: the exact name's, unless that is 0; else the largest of those of wildcards;
 - overflow: the exact name's; else, of those of wildcards, reject before block before drop-oldest;
 - every other value: the exact name's, else that of the most specific wildcard: the one with more words that are no

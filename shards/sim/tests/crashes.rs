@@ -7,7 +7,7 @@ fn run(seed: u64, events: u64, crash_at: Option<u64>) -> CrashReport {
 }
 
 #[test]
-fn what_was_promised_is_there_after_crashes_at_any_moment() {
+fn s39_what_was_promised_is_there_after_crashes_at_any_moment() {
     let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(30);
     let (mut crashes, mut kept) = (0, 0);
     for seed in 0..seeds {
@@ -19,7 +19,7 @@ fn what_was_promised_is_there_after_crashes_at_any_moment() {
 }
 
 #[test]
-fn what_was_promised_is_there_after_a_crash_at_every_event() {
+fn s39_what_was_promised_is_there_after_a_crash_at_every_event() {
     for seed in 1000..1002 {
         for crash_at in 0..300 {
             run(seed, 300, Some(crash_at));

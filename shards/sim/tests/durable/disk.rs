@@ -10,7 +10,7 @@ fn setup(disk: DiskSetup) -> Setup {
 }
 
 #[test]
-fn cleaning_frees_segments_and_loses_nothing() {
+fn s16_cleaning_frees_segments_and_loses_nothing() {
     for seed in 0..10 {
         let mut stage = Stage::new(1, seed);
         let sender = stage.sender("busy");
@@ -48,7 +48,7 @@ fn cleaning_frees_segments_and_loses_nothing() {
 }
 
 #[test]
-fn a_full_disk_refuses_producers_lets_consumers_go_on_and_recovers() {
+fn s60_a_full_disk_refuses_producers_lets_consumers_go_on_and_recovers() {
     let mut stage = Stage::with(&setup(DiskSetup { files_max: 4, ..DiskSetup::default() }));
     let sender = stage.sender("q");
     let body = "b".repeat(2000);
@@ -123,7 +123,7 @@ fn what_dies_while_the_disk_is_full_is_not_lost() {
 }
 
 #[test]
-fn after_a_failed_write_nothing_is_promised_any_more() {
+fn s60_after_a_failed_write_nothing_is_promised_any_more() {
     for seed in 0..20 {
         let mut stage = Stage::with(&Setup { seed, ..setup(DiskSetup::default()) });
         stage.send("q", &["before"]);
@@ -155,7 +155,7 @@ fn after_a_failed_write_nothing_is_promised_any_more() {
 }
 
 #[test]
-fn a_slow_disk_on_one_shard_holds_up_nobody_else() {
+fn s60_a_slow_disk_on_one_shard_holds_up_nobody_else() {
     let mut stage = Stage::new(2, 1);
     let senders = [0, 1].map(|shard| stage.sender(&name_at(shard, 2)));
     stage.world.disks[0].held = true;
@@ -172,7 +172,7 @@ fn a_slow_disk_on_one_shard_holds_up_nobody_else() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_read_is_not_cleaned_and_loses_nothing() {
+fn s60_a_segment_that_cannot_be_read_is_not_cleaned_and_loses_nothing() {
     let mut stage = Stage::new(1, 5);
     let sender = stage.sender("q");
     stage.world.disks[0].unreadable = true;

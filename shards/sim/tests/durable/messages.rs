@@ -1,6 +1,6 @@
 //! Messages: which are there, in what order, and with what counts.
 
-use corelane_sim::{ReceiverOptions, Setup};
+use corelane_sim::{Operator, ReceiverOptions, Setup};
 use corelane_wire::amqp10::{DeliveryState, Header, Map, MapWriter, Modified, Properties, Value};
 
 use crate::{Stage, bodies, durable, name_at, rule};
@@ -16,7 +16,7 @@ fn refs(bodies: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_accepted_is_there_once_and_in_order() {
+fn s39_what_was_accepted_is_there_once_and_in_order() {
     for shards in [1, 2] {
         for seed in 0..20 {
             let mut stage = Stage::new(shards, seed);
@@ -39,7 +39,7 @@ fn what_was_accepted_is_there_once_and_in_order() {
 }
 
 #[test]
-fn a_producer_hears_of_it_when_it_is_synced() {
+fn s39_a_producer_hears_of_it_when_it_is_synced() {
     for shards in [1, 2] {
         for shard in 0..shards {
             let mut stage = Stage::new(shards, 3);
@@ -233,7 +233,7 @@ fn after_a_stop_in_order_what_was_cleaned_and_settled_meanwhile_counts() {
 }
 
 #[test]
-fn what_was_given_back_has_its_counts_and_annotations() {
+fn s52_what_was_given_back_has_its_counts_and_annotations() {
     for is_clean in [false, true] {
         let mut stage = Stage::new(1, 1);
         stage.send("q", &["released", "failed", "failed twice", "never"]);
@@ -278,7 +278,7 @@ fn what_was_given_back_has_its_counts_and_annotations() {
 }
 
 #[test]
-fn what_was_written_while_somebody_had_it_has_the_counts_of_its_return() {
+fn s52_what_was_written_while_somebody_had_it_has_the_counts_of_its_return() {
     let mut stage = Stage::new(1, 1);
     let receiver = stage.receiver("q");
     stage.world.clients[stage.client].credit(receiver, 1);
@@ -396,6 +396,7 @@ fn s21_a_transient_message_does_not_overtake_a_durable_one_that_waits_for_the_di
         stage.world.run();
         let number = stage.outcome(token).strip_prefix("declared ").expect("there is room").parse();
         let number = Some(number.expect("a number")).filter(|_| in_transaction);
+        let mut operator = Operator::new(&mut stage.world, 0);
         stage.hold_disks(true);
         for (body, header) in [("durable", durable()), ("transient", Header::default())] {
             let to = (sender, number);
@@ -407,6 +408,8 @@ fn s21_a_transient_message_does_not_overtake_a_durable_one_that_waits_for_the_di
             stage.world.clients[client].discharge(coordinator, number, false);
         }
         assert_eq!(stage.receive(receiver, 10), []);
+        let said = operator.ask(&mut stage.world, "EXPLAIN", ("queue", &queue), &[], &[]).at("summary");
+        assert!(said.contains("2 are part of open transactions, or wait for the disk"), "{said}");
         stage.hold_disks(false);
         stage.world.run();
         assert_eq!(stage.world.clients[client].bodies(receiver), ["durable", "transient"]);

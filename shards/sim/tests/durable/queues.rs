@@ -82,7 +82,7 @@ fn a_deleted_queue_and_what_was_in_it_stay_away() {
 }
 
 #[test]
-fn what_was_purged_stays_away_and_what_was_acquired_does_not() {
+fn s50_what_was_purged_stays_away_and_what_was_acquired_does_not() {
     let mut stage = Stage::new(1, 1);
     stage.send("q", &["acquired", "returned", "ready"]);
     let receiver = stage.receiver("q");

@@ -71,6 +71,28 @@ fn what_waits_in_a_consumers_groups_counts_as_for_it() {
     assert_eq!(at(1 - own, "lag"), "0");
 }
 
+/// Of more groups than are shown, and the same whether it is explained or read.
+#[test]
+fn what_waits_in_all_of_a_consumers_groups_counts() {
+    let mut world = world(1);
+    let mut operator = Operator::new(&mut world, 0);
+    make(&mut world, &mut operator, "q", &[]);
+    let client = world.connect(0);
+    let sender = world.clients[client].attach_sender("s", "q", &SenderOptions::default());
+    consume(&mut world, 0, "q", &ReceiverOptions::default(), 50);
+    for n in 0..100 {
+        let group = (n % 50).to_string();
+        let properties = Properties { group_id: Some(&group), ..Properties::default() };
+        world.clients[client].send_with(sender, "m", &properties, &[], &Header::default());
+    }
+    world.run();
+    let said = explain(&mut world, &mut operator, "q");
+    let name = said.at("consumers.0.name");
+    let read = operator.ask(&mut world, "READ", ("consumer", &name), &[], &[]);
+    assert_eq!((said.at("consumers.0.lag"), read.at("lag")), ("50".into(), "50".into()));
+    assert_eq!(said.at("consumers.0.groups.20"), "null");
+}
+
 /// Browsers, and whoever reads a queue that is non-destructive.
 #[test]
 fn who_has_seen_a_message_is_not_said_to_take_it() {

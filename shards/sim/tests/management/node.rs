@@ -585,7 +585,7 @@ fn explain_tells_of_prefetch_groups_and_held_messages() {
     let said = explain(&mut operator, &mut world, "q");
     assert_eq!(
         said.at("summary"),
-        "No message is available: of 1, 1 are with consumers that have not settled them, 0 are delayed, 0 are part of open transactions."
+        "No message is available: of 1, 1 are with consumers that have not settled them, 0 are delayed, 0 are part of open transactions, or wait for the disk or for the end of a move."
     );
 }
 
