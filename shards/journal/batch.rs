@@ -17,6 +17,8 @@ use crate::segments::Segment;
 pub struct Batch<'a> {
     journal: &'a mut Journal,
     count: u32,
+    /// It only says which segments are free.
+    frees: bool,
 }
 
 /// Where in its batch a record stands; [`Write::position`] tells where on the disk.
@@ -62,12 +64,18 @@ impl Write {
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(journal: &'a mut Journal) -> Self {
+    pub(crate) fn new(journal: &'a mut Journal, frees: bool) -> Self {
         journal.account.clear();
         journal.buffer.clear();
         // Room for the segment's header, in case a new one begins with this batch.
         journal.buffer.grow_to(SEGMENT_START + BATCH_HEADER);
-        Batch { journal, count: 0 }
+        Batch { journal, count: 0, frees }
+    }
+
+    /// All things in these segments are gone.
+    pub(crate) fn without(self, segments: Vec<(u32, u64)>) -> Self {
+        self.journal.account.gone.extend(segments);
+        self
     }
 
     /// A queue's definition; `replaces` is where the one of the version before lies, or this one if it is said again.
@@ -187,7 +195,14 @@ impl<'a> Batch<'a> {
 
     /// Whether it can be finished. If no segment is prepared, and it does not fit into the one that is written, it is to be dropped.
     pub fn has_room(&self) -> bool {
-        !self.journal.is_short() || self.journal.buffer.len() - SEGMENT_START <= self.journal.room()
+        !self.journal.is_short() || self.space() <= self.journal.left()
+    }
+
+    /// What it takes of a segment, with what is to be left there.
+    fn space(&self) -> usize {
+        let journal = &self.journal;
+        let bytes = in_blocks(journal.buffer.len() - SEGMENT_START + journal.manifest_max());
+        if self.frees { bytes } else { bytes + journal.kept_free() }
     }
 
     /// Everything up to `through` has been said, or need not be. `None`: there is nothing to write, and that much is completed.
@@ -195,15 +210,15 @@ impl<'a> Batch<'a> {
     /// # Panics
     /// If it has no room ([`Self::has_room`]).
     pub fn finish(self, through: Ticket) -> Option<Write> {
-        let Batch { journal, mut count } = self;
-        let frees = journal.frees();
+        let space = self.space();
+        let Batch { journal, mut count, frees } = self;
+        let frees = frees || journal.frees();
         if count == 0 && !frees && journal.account.cleaned.is_none() {
             journal.handle_nothing_to_write(through);
             return None;
         }
         let number = journal.next_batch;
-        let space = in_blocks(journal.buffer.len() - SEGMENT_START + journal.manifest_max());
-        let begins = !journal.fits(space);
+        let begins = space > journal.left();
         if begins {
             journal.begin_segment(SEGMENT_START + space);
         }
@@ -287,7 +302,7 @@ impl<'a> Batch<'a> {
 
     fn replaced(&mut self, position: Option<Position>) {
         if let Some(position) = position {
-            self.journal.account.gone.push((position.segment, position.length));
+            self.journal.account.gone.push((position.segment, position.length.into()));
         }
     }
 }

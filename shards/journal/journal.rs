@@ -11,12 +11,12 @@
 
 use crate::batch::{Batch, Write};
 use crate::buffer::Buffer;
-use crate::format::{self, SEGMENT_START, SegmentHeader, in_blocks};
+use crate::format::{self, BATCH_HEADER, SEGMENT_START, SegmentHeader, in_blocks};
 use crate::limits::{BLOCK, BUFFER_KEPT, Config, Identity, SPARES_MAX};
 use crate::record::{Position, Record};
 use crate::scan::SegmentReader;
 use crate::segments::{Account, Segment, Segments};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What is said gets the next one. Whoever promises that it is durable waits until it is completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -156,14 +156,26 @@ impl Journal {
     /// A thing is no longer valid, by what was said in a batch that has been begun: a message of a deleted queue, a decision that all
     /// know of.
     pub fn forget(&mut self, position: Position) {
-        self.segments.forget(position.segment, position.length);
+        self.segments.forget(position.segment, position.length.into());
     }
 
-    /// A batch, if there is something to say, nothing is on its way, and there is room.
+    /// A batch, if there is something to say, and nothing is on its way. It may have no room ([`Batch::has_room`]).
     pub fn begin_batch(&mut self) -> Option<Batch<'_>> {
         let waits = self.said > self.completed || self.frees();
-        let ready = matches!(self.state, State::Idle) && (!self.is_short() || self.room() > 0);
-        (waits && ready).then(|| Batch::new(self))
+        (waits && self.is_idle()).then(|| Batch::new(self, false))
+    }
+
+    /// A batch that says nothing but which segments are free, if some are when `gone` is, by segment the bytes of things of which that
+    /// is still to be said. What goes with a segment need not be said of it. For this there is room in the segment that is
+    /// written, though no other is prepared.
+    pub fn begin_freeing(&mut self, gone: &BTreeMap<u32, u64>) -> Option<Batch<'_>> {
+        let current = self.segment();
+        let free = if self.is_idle() { self.segments.free_without(current, gone) } else { Vec::new() };
+        if free.is_empty() {
+            return None;
+        }
+        let batch = Batch::new(self, true);
+        Some(batch.without(free)).filter(Batch::has_room)
     }
 
     /// No segment is prepared: a batch goes into the one that is written, or not at all ([`Batch::has_room`]).
@@ -171,10 +183,23 @@ impl Journal {
         self.spares.is_empty()
     }
 
+    fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
     /// Bytes that a batch may have in the segment that is written.
     pub(crate) fn room(&self) -> usize {
-        let left = self.current.as_ref().map_or(0, |current| (current.size - current.offset) as usize);
-        left.saturating_sub(in_blocks(self.manifest_max()))
+        self.left().saturating_sub(in_blocks(self.manifest_max()) + self.kept_free())
+    }
+
+    /// What is left in the segment that is written.
+    pub(crate) fn left(&self) -> usize {
+        self.current.as_ref().map_or(0, |current| (current.size - current.offset) as usize)
+    }
+
+    /// What is kept of every segment, so that it can be said which others are free.
+    pub(crate) fn kept_free(&self) -> usize {
+        in_blocks(BATCH_HEADER + self.manifest_max())
     }
 
     /// The number of the segment whose file is to be prepared next, if one is.
@@ -261,10 +286,6 @@ impl Journal {
 
     pub(crate) fn frees(&self) -> bool {
         self.segments.any_free(self.segment())
-    }
-
-    pub(crate) fn fits(&self, space: usize) -> bool {
-        self.current.as_ref().is_some_and(|current| space <= (current.size - current.offset) as usize)
     }
 
     /// The next spare becomes the segment that is written, with room for `bytes` at least.

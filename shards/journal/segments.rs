@@ -41,7 +41,7 @@ pub(crate) struct Account {
     pub(crate) shared: u64,
     pub(crate) pins: BTreeMap<u32, Pin>,
     /// Segment and length of what is no longer valid.
-    pub(crate) gone: Vec<(u32, u32)>,
+    pub(crate) gone: Vec<(u32, u64)>,
     /// What was still needed of it has been said again.
     pub(crate) cleaned: Option<u32>,
 }
@@ -133,10 +133,10 @@ impl Segments {
     }
 
     /// A thing is no longer valid. Of a segment that has gone meanwhile there is nothing to say.
-    pub(crate) fn forget(&mut self, segment: u32, length: u32) {
+    pub(crate) fn forget(&mut self, segment: u32, length: u64) {
         if let Some(segment) = self.table.get_mut(&segment) {
-            debug_assert!(segment.things >= u64::from(length), "a thing goes once");
-            segment.things = segment.things.saturating_sub(length.into());
+            debug_assert!(segment.things >= length, "a thing goes once");
+            segment.things = segment.things.saturating_sub(length);
         }
     }
 
@@ -166,6 +166,20 @@ impl Segments {
 
     pub(crate) fn any_free(&self, current: u32) -> bool {
         self.table.range(..current).any(|(number, segment)| segment.is_free() && !self.is_cleaning(*number))
+    }
+
+    /// The segments older than `current` that nothing needs without so many bytes of things, by segment; with all that there are of them.
+    pub(crate) fn free_without(&self, current: u32, gone: &BTreeMap<u32, u64>) -> Vec<(u32, u64)> {
+        let mut free: Vec<(u32, u64)> = Vec::new();
+        for (number, segment) in self.table.range(..current) {
+            let is_free = |older: &u32| free.binary_search_by_key(older, |(number, _)| *number).is_ok();
+            let is_pinned = !segment.pins.keys().all(is_free);
+            let things = segment.things - gone.get(number).map_or(0, |gone| segment.things.min(*gone));
+            if things == 0 && !is_pinned && !self.is_cleaning(*number) {
+                free.push((*number, segment.things));
+            }
+        }
+        free
     }
 
     /// Takes out what nothing needs, older than `current`. Pins point to older ones, so one pass in order finds all.

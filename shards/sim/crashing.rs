@@ -611,7 +611,9 @@ impl Crashing {
         for round in 0..2_000 {
             while self.world.tick().is_some() {}
             self.world.pass(100_000);
-            if round >= 200 && (self.world.has_stopped() || !self.is_sound()) {
+            // What other shards have to say when one has stopped is written, too.
+            let is_over = self.world.has_stopped() && !self.world.disks.iter().any(Disk::is_writing);
+            if round >= 200 && (is_over || !self.is_sound()) {
                 break;
             }
         }

@@ -4,11 +4,13 @@
 //! group is open; when something has left its queue for another place of this shard since it was said, the batch goes on to the end
 //! of the line, where that stands.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use corelane_engine::{DeadLetterReason, Engine, EntryView, Outcome, Place, QueueId};
 use corelane_journal::{
-    self as journal, Batch, Decided, Details, Done, Placed, Position, Prepared, Returned, Started, Stopped,
-    TransactionName, Write,
+    self as journal, Batch, Decided, Details, Done, Placed, Position, Prepared, Removal, Returned, Started,
+    Stopped, TransactionName, Write,
 };
 use hashbrown::HashMap;
 
@@ -131,6 +133,7 @@ impl Shard {
             taken.drain(..).rev().for_each(|said| line.push_front(said));
             placing.clear();
             *waits = true;
+            self.free_segments();
             return false;
         }
         taken.clear();
@@ -141,6 +144,60 @@ impl Shard {
         self.counters.count_write(write.bytes().len());
         self.effects.push(Effect::Write { write });
         false
+    }
+}
+
+/// Where the disk has no room.
+impl Shard {
+    /// What waits for room may stand before what makes some. So where that is all that is left in a segment, it is free at once, and need not
+    /// be said any more. Nobody is told for that.
+    fn free_segments(&mut self) {
+        let Shard { durability: Some(durability), counters, effects, .. } = self else { return };
+        let Durability { journal, line, begun, whole, refused, .. } = &mut **durability;
+        // What has changed its place may have yet to be written there.
+        if refused.is_none() || *whole {
+            return;
+        }
+        let mut gone: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut open = false;
+        for said in line.iter() {
+            let position = match said {
+                Said::Begin => {
+                    open = true;
+                    continue;
+                }
+                Said::End => {
+                    open = false;
+                    continue;
+                }
+                // It holds with the others of its group.
+                _ if open => continue,
+                Said::Removed(Removal { position, .. })
+                | Said::Forgotten(position)
+                | Said::QueueDeleted { definition: position, .. } => position,
+                Said::Message { .. }
+                | Said::Returned { .. }
+                | Said::Queue { .. }
+                | Said::Closed { .. }
+                | Said::Died { .. }
+                | Said::Prepared { .. }
+                | Said::Decided { .. }
+                | Said::Done { .. }
+                | Said::Started { .. }
+                | Said::Stopped { .. }
+                | Said::MessageAgain { .. }
+                | Said::DepartureAgain { .. }
+                | Said::PreparedAgain { .. }
+                | Said::DecidedAgain { .. }
+                | Said::Carried(_)
+                | Said::Cleaned { .. } => continue,
+            };
+            *gone.entry(position.segment).or_default() += u64::from(position.length);
+        }
+        if let Some(write) = journal.begin_freeing(&gone).and_then(|batch| batch.finish(*begun)) {
+            counters.count_write(write.bytes().len());
+            effects.push(Effect::Write { write });
+        }
     }
 }
 

@@ -52,7 +52,7 @@ const IDENTITY: Identity = Identity { layout: 1, shard: 3, shards: 4 };
 
 fn config(random: &mut Random, boot: u32) -> Config {
     Config {
-        segment_bytes: 4096 * (4 + random.below(5) as u32),
+        segment_bytes: 4096 * (6 + random.below(5) as u32),
         batch_bytes_max: 4096 * (1 + random.below(2) as u32),
         segments_idle_max: 2,
         ..Config::new(IDENTITY, boot)
@@ -401,7 +401,7 @@ impl World {
         let live: u64 = self.positions.values().map(|at| u64::from(at.length)).sum();
         let others = (self.queues.len() + self.prepared.len() + self.decided.len()) as u64 * 200;
         let bytes = self.journal.disk_bytes();
-        assert!(bytes <= 3 * (live + others) + 12 * 9 * 4096, "{bytes} bytes for {live}");
+        assert!(bytes <= 3 * (live + others) + 12 * 11 * 4096, "{bytes} bytes for {live}");
     }
 
     /// One bit goes bad in what was synced.

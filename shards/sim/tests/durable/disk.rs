@@ -265,3 +265,36 @@ fn a_shard_says_how_often_and_how_much_it_writes() {
     stage.world.run();
     assert_eq!(read(&mut stage), [before[0] + 2, before[1] + 2 * 4096]);
 }
+
+#[test]
+fn on_a_full_disk_what_consumers_take_makes_room_also_behind_a_message_that_has_none() {
+    let mut stage = Stage::with(&setup(DiskSetup { files_max: 5, ..DiskSetup::default() }));
+    let sender = stage.sender("q");
+    let body = "b".repeat(2000);
+    let mut accepted = 0;
+    // As many as there is room for, but for the last segment.
+    while stage.world.disks[0].segments().len() < 5 {
+        let token = stage.post(sender, &body);
+        stage.world.run();
+        assert_eq!(stage.outcome(token), "accepted");
+        accepted += 1;
+    }
+    let large = stage.sender("large");
+    stage.hold_disks(true);
+    let tokens = [0, 1, 2, 3].map(|_| stage.post(large, &"l".repeat(40_000)));
+    stage.world.run();
+    stage.hold_disks(false);
+    stage.world.advance(2_000_000);
+    assert!(stage.world.disks[0].is_full());
+    assert_eq!(stage.outcome(tokens[3]), "nothing", "there is no room for it");
+    let received = stage.take("q");
+    assert_eq!(received.len(), accepted);
+    for _ in 0..5 {
+        stage.world.advance(2_000_000);
+    }
+    for token in tokens {
+        assert_eq!(stage.outcome(token), "accepted");
+    }
+    stage.crash();
+    assert_eq!((stage.take_bodies("q").len(), stage.take_bodies("large").len()), (0, 4));
+}
