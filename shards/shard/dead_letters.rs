@@ -229,6 +229,10 @@ impl Shard {
     /// subscriptions. True if there is more to do that waits for nobody.
     pub(crate) fn run_dead_letters(&mut self, now: u64) -> bool {
         self.say_what_left();
+        // Not all subscriptions may be known before.
+        if !self.knows_all() {
+            return false;
+        }
         for sent in 0..TURN_DEAD_LETTERS_MAX {
             // Whatever others leave of a turn, one goes.
             if sent > 0 && self.is_turn_over() {

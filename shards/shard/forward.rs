@@ -77,8 +77,8 @@ impl Shard {
         if home == self.index {
             self.store_internal(now, &target, message)
         } else {
-            let origin = self.origin_in_hand();
-            self.forward(home, ForwardedMessage { target, died_in, origin, message });
+            let (source, origin) = (self.source_in_hand(), self.origin_in_hand());
+            self.forward(home, ForwardedMessage { target, died_in, source, origin, message });
             PublishOutcome::Stored
         }
     }
@@ -106,7 +106,8 @@ impl Shard {
             } else {
                 // One of several shards that has it does not speak for the others.
                 let origin = self.origin_in_hand().filter(|_| is_alone);
-                self.forward(*shard, ForwardedMessage { target, died_in, origin, message });
+                let source = self.source_in_hand();
+                self.forward(*shard, ForwardedMessage { target, died_in, source, origin, message });
             }
         }
         match &routes.here {
@@ -123,7 +124,7 @@ impl Shard {
 
     fn forward(&mut self, to: usize, message: ForwardedMessage) {
         self.counters.messages_forwarded += 1;
-        self.note_forwarded(to);
+        self.note_forwarded();
         self.peers.forward(&mut self.effects, to, message);
     }
 
@@ -131,27 +132,27 @@ impl Shard {
     pub(crate) fn on_forward(&mut self, now: u64, from: usize) {
         let mark = self.said();
         let mut count = 0;
-        let (mut bytes, mut lost, mut hidden) = (0, Vec::new(), Vec::new());
+        let (mut bytes, mut lost, mut kept) = (0, Vec::new(), Vec::new());
         while !self.is_turn_over()
             && let Some(forwarded) = self.turn.next_forward(from)
         {
-            let ForwardedMessage { target, died_in, origin, mut message } = forwarded;
-            let index = count;
+            let ForwardedMessage { target, died_in, source, origin, mut message } = forwarded;
             count += 1;
             bytes += message.memory();
             message.origin = origin.map(Box::new);
+            self.hiding = origin.map(|_| Vec::new());
             let outcome = match origin {
                 // It is in all queues that it goes to, or after a crash in none of them.
                 Some(_) => {
                     self.begin_group();
-                    self.hiding = Some(Vec::new());
                     let outcome = self.store_internal(now, &target, message);
-                    hidden.extend(self.hiding.take().into_iter().flatten().map(|arrived| (index, arrived)));
                     self.end_group();
                     outcome
                 }
                 None => self.store_internal(now, &target, message),
             };
+            let hidden = self.hiding.take().unwrap_or_default();
+            kept.extend(source.map(|source| (source, hidden)));
             self.counters.count_forward_refused(outcome);
             if let Some(died_in) = died_in.filter(|_| outcome != PublishOutcome::Stored) {
                 let to = match target {
@@ -161,7 +162,7 @@ impl Shard {
                 lost.push(LostDeadLetter { died_in, to, outcome });
             }
         }
-        self.post_kept(mark, from, Mail::Forwarded { count, bytes, lost, hidden });
+        self.post_kept(mark, from, Mail::Forwarded { count, bytes, lost, kept });
     }
 
     /// What was hidden is gone where it was: consumers may have it.

@@ -12,6 +12,7 @@ use corelane_protocol::amqp10::LinkId;
 use crate::connection::Connection;
 use crate::dead_letters::LostDeadLetter;
 use crate::destinations::Destinations;
+use crate::durability::Source;
 use crate::event::{Peer, Socket};
 use crate::fan_out::Routed;
 use crate::management::{self, Question};
@@ -95,14 +96,16 @@ pub enum Mail {
     /// To the home: the link's connection lives on the sender's shard now. `attached`: the queue is the link's own.
     ProducerMoved { queue: QueueId, attached: bool, link: LinkRef },
 
+    /// From the control thread: everything that the shards had is there again.
+    AllReady,
     /// From the control thread: what destinations are like from now on.
     Destinations(Arc<Destinations>),
 
     /// To queues' home: messages of the broker's own making, in order.
     Forward(Vec<ForwardedMessage>),
-    /// From the home: so many of them, of so many bytes, were taken in, but for those that could not be stored. `hidden` are in queues
-    /// there, each with its index in what was sent.
-    Forwarded { count: usize, bytes: u64, lost: Vec<LostDeadLetter>, hidden: Vec<(usize, Arrived)> },
+    /// From the home: so many of them, of so many bytes, were taken in, but for those that could not be stored. `kept` are those that were
+    /// somewhere else, with where they are hidden now.
+    Forwarded { count: usize, bytes: u64, lost: Vec<LostDeadLetter>, kept: Vec<(Source, Vec<Arrived>)> },
     /// To the home: they are gone where they were, so consumers may have them.
     Reveal(Vec<Arrived>),
 
@@ -227,7 +230,9 @@ pub struct ForwardedMessage {
     pub target: HandoffTarget,
     /// It is a dead letter of this queue of the sender's.
     pub died_in: Option<QueueId>,
-    /// Where it was, if that was written: once it is kept elsewhere, it is not there any more.
+    /// Where it was, if that was written: that is not needed any more when this is answered.
+    pub(crate) source: Option<Source>,
+    /// The same for the journal: once it is kept elsewhere, it is not there any more.
     pub(crate) origin: Option<journal::Origin>,
     pub message: Message,
 }

@@ -182,6 +182,8 @@ impl Message {
     /// Gives it up: the bytes that this shard has to count no more, and the vector if nobody else has it.
     pub(crate) fn dissolved(mut self, buffers: &mut Buffers) -> (u64, Option<Vec<u8>>) {
         let parts = std::mem::take(&mut self.body).dissolved();
+        // Whoever takes the shell gets nothing of it, and nothing is kept for that.
+        (self.origin, self.deaths) = (None, None);
         buffers.give_shell(self.0);
         parts
     }
@@ -350,7 +352,7 @@ impl Content {
         self.is_kept = false;
         self.is_annotated = false;
         self.position = None;
-        self.deaths = None;
+        debug_assert!(self.origin.is_none() && self.deaths.is_none(), "a shell is empty");
         self.body = Body::Own(bytes);
     }
 

@@ -562,11 +562,12 @@ impl Shard {
             Mail::LookUpSubscription { link, name } => self.on_look_up_subscription(from, link, &name),
             Mail::SubscriptionLookedUp { link, result } => self.on_subscription_looked_up(now, link, result),
             Mail::EndSubscription { name, link } => self.end_subscription(now, &name, link),
+            Mail::AllReady => self.on_all_ready(),
             Mail::Destinations(destinations) => self.on_destinations(destinations),
             Mail::Forward(messages) => self.receive_forwards(now, from, messages),
-            Mail::Forwarded { count, bytes, lost, hidden } => {
+            Mail::Forwarded { count, bytes, lost, kept } => {
                 self.peers.forwards_answered(from, count, bytes);
-                self.forwards_kept(from, count, hidden);
+                self.forwards_kept(from, kept);
                 for letter in lost {
                     self.note_lost(now, &letter);
                 }

@@ -99,15 +99,7 @@ impl World {
             recovered.push(recovery.finish(scan.finish(), self.journal_config(shard, boot)));
         }
         let mut decisions = Decisions::default();
-        for (name, transaction) in recovered.iter().flat_map(|recovered| &recovered.transactions) {
-            if transaction.decided.is_some() {
-                decisions.decided.insert(*name);
-            }
-            if transaction.prepared.is_some() {
-                decisions.open.insert(*name);
-            }
-        }
-        decisions.arrived.extend(recovered.iter().flat_map(|recovered| &recovered.arrived));
+        recovered.iter().for_each(|recovered| decisions.note(recovered));
         let clean = recovered.iter().all(|recovered| recovered.clean);
         let mut restart = Restart { clean, ..Restart::default() };
         for (shard, recovered) in recovered.into_iter().enumerate() {

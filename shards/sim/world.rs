@@ -581,7 +581,15 @@ impl World {
             }
             Effect::Post { to, lane, mail } => self.lanes[to][shard][lane as usize].push_back(mail),
             Effect::Warn { text } => self.warnings.push(text),
-            Effect::Ready => self.ready[shard] = true,
+            Effect::Ready => {
+                self.ready[shard] = true;
+                if self.is_ready() {
+                    let control = self.setup.shards;
+                    for lanes in self.lanes.iter_mut().take(control) {
+                        lanes[control][Lane::Control as usize].push_back(Mail::AllReady);
+                    }
+                }
+            }
             Effect::Stopped => self.stopped[shard] = true,
             Effect::Write { .. }
             | Effect::PrepareSegment { .. }

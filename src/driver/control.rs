@@ -101,6 +101,9 @@ impl ControlPort {
             }
         });
         if self.ready > before && self.is_ready() {
+            for shard in 0..self.shards() {
+                self.port.post(shard, Lane::Control, Letter::Mail(Mail::AllReady));
+            }
             self.port.post(0, Lane::Control, Letter::Accept);
         }
         more

@@ -99,11 +99,7 @@ pub(super) fn read_journals(
         let mut used =
             files.numbers().map_err(|error| StorageError::of("look through", files.folder(), error))?;
         used.retain(|number| recovered.journal.uses(*number));
-        for (name, known) in &recovered.transactions {
-            decisions.decided.extend(known.decided.as_ref().map(|_| *name));
-            decisions.open.extend(known.prepared.as_ref().map(|_| *name));
-        }
-        decisions.arrived.extend(&recovered.arrived);
+        decisions.note(&recovered);
         shards.push(ShardStorage { files, used, recovered });
     }
     Ok(Journals { boot, decisions, shards, bytes: progress.total(), time: progress.elapsed() })

@@ -62,7 +62,7 @@ pub(super) fn relayout(
 ) -> Result<(), StorageError> {
     let folder = target.layout.folder(directory.path());
     let failed = |error| StorageError::of("write", &folder, error);
-    let mut writers = Writers::new(directory, &shards, target, home, watch).map_err(failed)?;
+    let mut writers = Writers::new(directory, &shards, decisions, target, home, watch).map_err(failed)?;
     let clean = shards.iter().all(|shard| shard.recovered.clean);
     let is_damaged =
         |shard: &ShardStorage| !shard.recovered.end.damage.is_empty() || shard.files.has_damaged();
@@ -104,11 +104,13 @@ impl<'a> Writers<'a> {
     fn new(
         directory: &DataDirectory,
         shards: &[ShardStorage],
+        decisions: &Decisions,
         target: Target,
         home: &dyn Fn(&Queue) -> usize,
         watch: &'a mut dyn FnMut(Step) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let sequence_end = shards.iter().map(|shard| shard.recovered.sequence_end).max().unwrap_or(0);
+        let ends = shards.iter().map(|shard| shard.recovered.sequence_end);
+        let sequence_end = ends.chain([decisions.unused(0..0).0]).max().unwrap_or(0);
         let uid_end = shards.iter().map(|shard| shard.recovered.uid_end).max().unwrap_or(0);
         let mut writers = Vec::new();
         for shard in 0..target.layout.shards {

@@ -12,7 +12,7 @@
 //!   never nowhere either;
 //! - what a transaction has let die is dead after a crash, too: that is said in the group that commits.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use corelane_engine::{DeadLetter, DeadLetterReason, Place, QueueId};
@@ -27,7 +27,7 @@ use crate::queues::QueueNode;
 
 /// Where a message was that has left its queue, and whose record is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Source {
+pub struct Source {
     pub(crate) queue: QueueId,
     pub(crate) place: Place,
 }
@@ -37,8 +37,6 @@ pub(crate) struct Source {
 pub(super) struct Leaving {
     departures: HashMap<Source, Departure>,
     by_position: HashMap<Position, Source>,
-    /// For each shard what it has yet to answer, in order; none: nothing was written of it here.
-    awaited: Vec<VecDeque<Option<Source>>>,
     /// The one that is being sent.
     in_hand: Option<Source>,
 }
@@ -92,10 +90,6 @@ pub(super) fn reason_of(death: u8) -> Option<DeadLetterReason> {
 }
 
 impl Leaving {
-    pub(super) fn new(shards: usize) -> Self {
-        Leaving { awaited: (0..shards).map(|_| VecDeque::new()).collect(), ..Leaving::default() }
-    }
-
     /// The one whose record lies there.
     pub(super) fn at(&self, position: Position) -> Option<Source> {
         self.by_position.get(&position).copied()
@@ -150,12 +144,11 @@ impl Leaving {
 
 impl Durability {
     /// A message goes to another shard.
-    pub(crate) fn note_forwarded(&mut self, to: usize) {
-        let Leaving { departures, awaited, in_hand, .. } = &mut self.leaving;
+    pub(crate) fn note_forwarded(&mut self) {
+        let Leaving { departures, in_hand, .. } = &mut self.leaving;
         if let Some(departure) = in_hand.and_then(|source| departures.get_mut(&source)) {
             departure.unanswered += 1;
         }
-        awaited[to].push_back(*in_hand);
     }
 }
 
@@ -205,7 +198,12 @@ impl Shard {
         }
     }
 
-    /// Where the message is that is leaving.
+    /// The message that is leaving.
+    pub(crate) fn source_in_hand(&self) -> Option<Source> {
+        self.durability.as_ref()?.leaving.in_hand
+    }
+
+    /// What the journal calls its place.
     pub(crate) fn origin_in_hand(&self) -> Option<Origin> {
         let leaving = &self.durability.as_ref()?.leaving;
         let source = leaving.in_hand?;
@@ -224,18 +222,13 @@ impl Shard {
         self.end_group();
     }
 
-    /// Another shard has stored so many of the messages that went there, some of them hidden.
-    pub(crate) fn forwards_kept(&mut self, from: usize, count: usize, hidden: Vec<(usize, Arrived)>) {
-        let mut hidden = hidden.into_iter().peekable();
-        for index in 0..count {
+    /// Another shard keeps messages that went there, or could not store them.
+    pub(crate) fn forwards_kept(&mut self, from: usize, kept: Vec<(Source, Vec<Arrived>)>) {
+        for (source, hidden) in kept {
             let Some(durability) = &mut self.durability else { return };
-            let Leaving { departures, awaited, .. } = &mut durability.leaving;
-            let Some(Some(source)) = awaited[from].pop_front() else { continue };
-            if let Some(departure) = departures.get_mut(&source) {
+            if let Some(departure) = durability.leaving.departures.get_mut(&source) {
                 departure.unanswered -= 1;
-                while let Some((_, arrived)) = hidden.next_if(|(of, _)| *of == index) {
-                    departure.hidden.push((from, arrived));
-                }
+                departure.hidden.extend(hidden.into_iter().map(|arrived| (from, arrived)));
             }
             self.end_if_gone(source);
         }

@@ -67,6 +67,8 @@ pub(crate) struct Durability {
     leaving: Leaving,
     cleaning: Option<Cleaning>,
     restoring: Option<Box<Restoring>>,
+    /// Everything that all shards had is there again.
+    all_ready: bool,
     /// Subscriptions that were there and to which topics do not lead yet.
     unbound: HashSet<QueueId>,
     /// A segment's file is being made.
@@ -183,7 +185,7 @@ pub(crate) struct Kept {
 }
 
 impl Durability {
-    fn new(journal: Journal, next_uid: u64, boot: u32, shards: usize) -> Self {
+    fn new(journal: Journal, next_uid: u64, boot: u32) -> Self {
         Durability {
             journal,
             line: VecDeque::new(),
@@ -195,9 +197,10 @@ impl Durability {
             transactions: 0,
             decided: HashMap::new(),
             undone: HashMap::new(),
-            leaving: Leaving::new(shards),
+            leaving: Leaving::default(),
             cleaning: None,
             restoring: None,
+            all_ready: false,
             unbound: HashSet::new(),
             preparing: false,
             prepare_at: 0,
@@ -365,9 +368,9 @@ impl Shard {
     }
 
     /// A message goes to another shard.
-    pub(crate) fn note_forwarded(&mut self, to: usize) {
+    pub(crate) fn note_forwarded(&mut self) {
         if let Some(durability) = &mut self.durability {
-            durability.note_forwarded(to);
+            durability.note_forwarded();
         }
     }
 }

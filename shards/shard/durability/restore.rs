@@ -38,6 +38,25 @@ pub struct Decisions {
     pub arrived: BTreeSet<journal::Origin>,
 }
 
+impl Decisions {
+    /// Notes what one shard's journal says.
+    pub fn note(&mut self, recovered: &Recovered) {
+        for (name, transaction) in &recovered.transactions {
+            self.decided.extend(transaction.decided.as_ref().map(|_| *name));
+            self.open.extend(transaction.prepared.as_ref().map(|_| *name));
+        }
+        self.arrived.extend(&recovered.arrived);
+    }
+
+    /// A sequence and a uid of these above all that messages have come from. What came from there may never have been synced where it
+    /// was, and who gets its name is not to be taken for it.
+    pub fn unused(&self, uids: Range<u64>) -> (u64, u64) {
+        let sequences = self.arrived.iter().map(|origin| Place(origin.place).sequence() + 1);
+        let used = self.arrived.iter().map(|origin| origin.uid).filter(|uid| uids.contains(uid)).max();
+        (sequences.max().unwrap_or(0), used.map_or(uids.start, |uid| uid + 1))
+    }
+}
+
 /// What was there.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RestoreSummary {
@@ -174,11 +193,14 @@ impl Shard {
     /// [`Self::restore_record`] next, segment by segment, and then comes [`Self::end_restore`]; all before the first event.
     pub fn begin_restore(&mut self, now: u64, recovered: Recovered, decisions: &Decisions) {
         let Resolved { kept, given_back, said, mut summary } = resolve(&recovered, decisions);
-        let Recovered { queues, returned, transactions, uid_end, sequence_end, journal, .. } = recovered;
+        let Recovered { queues, returned, transactions, uid_end, sequence_end, mut journal, .. } = recovered;
         let lowest_uid =
             u64::from(journal.identity().layout) << UID_LAYOUT_SHIFT | (self.index as u64) << UID_SHARD_SHIFT;
         let boot = journal.boot();
-        let mut durability = Durability::new(journal, uid_end.max(lowest_uid), boot, self.shards);
+        let (next_sequence, next_uid) = decisions.unused(lowest_uid..lowest_uid + (1 << UID_SHARD_SHIFT));
+        let (sequence_end, uid_end) = (sequence_end.max(next_sequence), uid_end.max(next_uid));
+        journal.reserve(sequence_end, uid_end);
+        let mut durability = Durability::new(journal, uid_end, boot);
         durability.say(Said::Started { time: now, boot, shards: self.shards as u16 });
         durability.say(Said::Begin);
         said.into_iter().for_each(|said| durability.say(said));
@@ -449,6 +471,18 @@ impl Shard {
         if let Some(durability) = &mut self.durability {
             durability.unbound.remove(&queue);
         }
+    }
+
+    /// All shards have again what they had.
+    pub(crate) fn on_all_ready(&mut self) {
+        if let Some(durability) = &mut self.durability {
+            durability.all_ready = true;
+        }
+    }
+
+    /// Whether what all shards had is there again: before, who asks for a queue or for subscriptions may not find them.
+    pub(crate) fn knows_all(&self) -> bool {
+        self.durability.as_ref().is_none_or(|durability| durability.all_ready)
     }
 
     /// Whether everything that was there is there again, and the start is written: from then on the last stop does not count as one in

@@ -1,10 +1,10 @@
 //! Messages that leave their queue for another one: never half, and nowhere twice.
 
 use corelane_shard::DestinationRule;
-use corelane_sim::{DiskSetup, Item, Operator, Setup, names_homed_at};
+use corelane_sim::{DiskSetup, Item, Operator, ReceiverOptions, Setup, names_homed_at};
 use corelane_wire::amqp10::{DeliveryState, Header, Value};
 
-use crate::{Stage, durable, name_at, other_at, rule};
+use crate::{Stage, bodies, durable, name_at, other_at, rule};
 
 /// A queue on shard 0, and where its dead letters go: there, or to another shard.
 fn names(is_remote: bool) -> (String, String) {
@@ -238,4 +238,81 @@ fn what_has_moved_to_another_shard_is_had_there_although_a_write_failed_where_it
     stage.world.run();
     stage.settle(&received[1], &DeliveryState::Rejected { error: None });
     assert_eq!(stage.take_bodies(&dead), ["1", "2"]);
+}
+
+/// An answer about later messages that had nothing to wait for is none about earlier ones.
+#[test]
+fn a_dead_letter_is_gone_where_it_died_when_it_is_kept_and_not_when_another_is() {
+    let (source, dead) = names(true);
+    let mut stage = Stage::with_rules(2, 1, rules(&source, &dead));
+    let sender = stage.sender(&source);
+    stage.post(sender, "durable");
+    stage.post_with(sender, "transient", &Header::default());
+    stage.world.run();
+    let receiver = stage.receiver(&source);
+    let received = stage.receive(receiver, 2);
+    stage.world.disks[1].held = true;
+    for received in &received {
+        stage.settle(received, &DeliveryState::Rejected { error: None });
+    }
+    stage.crash();
+    let (there, letters) = both(&mut stage, &source, &dead);
+    assert_eq!([there, letters].concat(), ["durable"]);
+}
+
+/// What was in a write that is lost may be elsewhere; its place is not given to another message then.
+#[test]
+fn a_message_is_not_taken_for_one_that_was_lost_and_had_left_for_another_shard() {
+    for (is_new, seed) in (0..24).map(|n| (n % 2 == 0, n)) {
+        let (source, dead) = names(true);
+        let mut stage = Stage::with_rules(2, seed, rules(&source, &dead));
+        if !is_new {
+            stage.send(&source, &["before"]);
+            assert_eq!(stage.take_bodies(&source), ["before"]);
+        }
+        let receiver = stage.receiver(&source);
+        let sender = stage.sender(&source);
+        stage.world.disks[0].held = true;
+        stage.post(sender, "lost");
+        let received = stage.receive(receiver, 1);
+        stage.settle(&received[0], &DeliveryState::Rejected { error: None });
+        stage.crash();
+        stage.send(&source, &["1", "2"]);
+        for _ in 0..2 {
+            stage.crash();
+        }
+        let (mut there, mut letters) = both(&mut stage, &source, &dead);
+        there.retain(|body| body != "lost");
+        letters.retain(|body| body != "lost");
+        assert_eq!((there, letters.len()), (vec!["1".to_owned(), "2".to_owned()], 0), "seed {seed}");
+    }
+}
+
+/// Nobody knows before all shards have started where a topic's messages go.
+#[test]
+fn what_dies_while_the_broker_is_down_gets_to_subscriptions_on_all_shards() {
+    for seed in 0..10 {
+        let source = name_at((seed % 2) as usize, 2);
+        let mut stage = Stage::with_rules(2, seed, rules(&source, "topic://dead"));
+        let options = ReceiverOptions { durable: true, ..ReceiverOptions::default() };
+        let containers = ["a", "b", "c", "d"];
+        for container in containers {
+            let client = stage.world.connect_as(0, container);
+            stage.world.clients[client].attach_receiver("sub", "topic://dead", &options);
+            stage.world.run();
+        }
+        let sender = stage.sender(&source);
+        stage.post_with(sender, "expires", &Header { ttl: Some(1000), ..durable() });
+        stage.world.run();
+        stage.world.crash();
+        stage.world.pass(5_000_000);
+        stage.world.restart();
+        stage.world.advance(1_000_000);
+        for container in containers {
+            stage.client = stage.world.connect_as(0, container);
+            let link = stage.world.clients[stage.client].attach_receiver("sub", "topic://dead", &options);
+            stage.world.run();
+            assert_eq!(bodies(&stage.receive(link, 10)), ["expires"], "{container}, seed {seed}");
+        }
+    }
 }
