@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 const LOCK: &str = "lock";
 
+/// The number of a directory's first layout.
+const FIRST: u32 = 1;
+
 /// A directory with the journals of a broker, and the right to use it.
 #[derive(Debug)]
 pub struct DataDirectory {
@@ -31,8 +34,9 @@ impl DataDirectory {
         let layout = match Layout::read(path)? {
             Some(layout) => layout,
             None => {
-                let layout = Layout { number: 1, shards };
-                layout.replace(path).map_err(|error| StorageError::of("write the layout in", path, error))?;
+                let layout = Layout { number: FIRST, shards };
+                let made = layout.make_folders(path).and_then(|()| layout.replace(path));
+                made.map_err(|error| StorageError::of("write the layout in", path, error))?;
                 layout
             }
         };
@@ -140,12 +144,20 @@ pub(super) fn check_contents(path: &Path, user: u32) -> Result<(), StorageError>
         let name = entry.map_err(failed)?.file_name();
         // What a start that was killed leaves, and what a file system of its own begins with.
         let known = [LOCK, layout::FILE_NEW, "lost+found"];
-        if !known.iter().any(|known| name == *known) {
+        let begun = name.to_str().and_then(layout::number_of) == Some(FIRST) && is_unused(&path.join(&name));
+        if !begun && !known.iter().any(|known| name == *known) {
             let name = name.to_string_lossy().into_owned();
             return Err(StorageError::Foreign { path: path.to_owned(), name });
         }
     }
     Ok(())
+}
+
+/// Whether this is the folder of a layout in which there was never anything.
+fn is_unused(folder: &Path) -> bool {
+    let is_empty = |path: PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    fs::read_dir(folder)
+        .is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(|entry| is_empty(entry.path()))))
 }
 
 fn lock(path: &Path) -> Result<File, StorageError> {

@@ -63,6 +63,19 @@ fn what_is_not_ours_is_refused() {
 }
 
 #[test]
+fn a_first_start_that_was_killed_is_no_stranger() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::create_dir_all(path.join("layout-1/shard-0")).unwrap();
+    fs::create_dir_all(path.join("layout-1/shard-7")).unwrap();
+    fs::write(path.join("layout-1/shard-0/0000000001.segment"), "").unwrap();
+    refused(path, &["not empty", "\"layout-1\""]);
+    fs::remove_file(path.join("layout-1/shard-0/0000000001.segment")).unwrap();
+    drop(DataDirectory::open(path, 2).unwrap());
+    assert_eq!(listing(&path.join("layout-1")).len(), 2);
+}
+
+#[test]
 fn a_layout_that_is_not_known_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
@@ -114,5 +127,7 @@ fn a_file_system_that_cannot_be_written_is_told() {
     assert!(message(io::ErrorKind::PermissionDenied).contains("chown -R"));
     assert!(message(io::ErrorKind::StorageFull).contains("no room on the disk of /mnt/x"));
     assert!(message(io::ErrorKind::QuotaExceeded).contains("make room and start again"));
+    let broken = StorageError::of("read", Path::new("/mnt/x"), rustix::io::Errno::IO.into()).to_string();
+    assert!(broken.starts_with("cannot read /mnt/x: ") && broken.contains("`dmesg`"), "{broken}");
     assert!(message(io::ErrorKind::FileTooLarge).contains("cannot make /mnt/x"));
 }

@@ -3,6 +3,7 @@
 use super::layout::FORMAT;
 use super::sync::SyncMode;
 use corelane_journal::Refusal;
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -52,6 +53,11 @@ pub enum StorageError {
     Layout {
         path: PathBuf,
         what: String,
+    },
+    /// What a shard has kept is not there.
+    MissingFolder {
+        path: PathBuf,
+        shard: usize,
     },
     Segment {
         path: PathBuf,
@@ -141,6 +147,7 @@ impl fmt::Display for StorageError {
             }
             StorageError::Newer { .. }
             | StorageError::Layout { .. }
+            | StorageError::MissingFolder { .. }
             | StorageError::Segment { .. }
             | StorageError::Damaged { .. }
             | StorageError::Sync { .. }
@@ -175,6 +182,12 @@ impl StorageError {
                 "{} cannot be understood: {what}. It says which layout is in force; restore it from a backup",
                 path.display()
             ),
+            StorageError::MissingFolder { path, shard } => write!(
+                formatter,
+                "{} is missing, in which shard {shard} has kept its queues: restore it from a backup. If all that was in it is \
+                 given up, make an empty directory there",
+                path.display()
+            ),
             StorageError::Segment { path, refusal: refusal @ Refusal::Version { .. } } => write!(
                 formatter,
                 "{}: {refusal}. A newer version of Corelane wrote it: start that one",
@@ -197,7 +210,14 @@ impl StorageError {
                 path.display()
             ),
             StorageError::File { doing, path, error } => {
-                write!(formatter, "cannot {doing} {}: {error}", path.display())
+                write!(formatter, "cannot {doing} {}: {error}", path.display())?;
+                if Errno::from_io_error(error) == Some(Errno::IO) {
+                    formatter.write_str(
+                        ". The disk fails: the kernel's log (`dmesg`) says more. Copy the directory to another disk, and \
+                         name it there with --data-dir",
+                    )?;
+                }
+                Ok(())
             }
         }
     }

@@ -9,7 +9,7 @@ use corelane_journal::{Config, Identity, Position, Record, Recovered};
 use corelane_shard::Decisions;
 use std::path::Path;
 use std::time::Duration;
-use std::{fs, thread};
+use std::{fs, io, thread};
 
 /// What one shard goes on with.
 #[derive(Debug)]
@@ -73,6 +73,11 @@ pub(super) fn read_journals(
     let files: Vec<SegmentFiles> = (0..layout.shards)
         .map(|shard| SegmentFiles::new(layout.shard_folder(directory.path(), shard), segment_bytes, direct))
         .collect();
+    for (shard, files) in files.iter().enumerate() {
+        if fs::metadata(files.folder()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Err(StorageError::MissingFolder { path: files.folder().to_owned(), shard });
+        }
+    }
     let progress = Progress::new("reading the journals", files.iter().map(bytes_of_all).sum());
     let found = thread::scope(|scope| {
         let threads: Vec<_> = (0..layout.shards)

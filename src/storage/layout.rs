@@ -4,9 +4,9 @@
 
 use super::error::StorageError;
 use crate::regular_file::read_text;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The format of the directory that is written, and the newest that is read.
@@ -38,6 +38,20 @@ impl Layout {
             }
             Err(error) => Err(StorageError::of("read", &path, error)),
         }
+    }
+
+    /// Makes an empty folder for each shard, before it is put in force: from then on one that is not there has been lost.
+    pub(super) fn make_folders(&self, directory: &Path) -> io::Result<()> {
+        let folder = self.folder(directory);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        for shard in 0..self.shards {
+            DirBuilder::new().recursive(true).mode(0o700).create(self.shard_folder(directory, shard))?;
+        }
+        sync_directory(&folder)?;
+        sync_directory(directory)
     }
 
     /// Puts it in force, durably.

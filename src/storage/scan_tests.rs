@@ -93,6 +93,34 @@ fn a_segment_cut_short_is_damage_when_there_are_newer_ones() {
 }
 
 #[test]
+fn a_shard_without_its_folder_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(start(folder.path(), 2));
+    let lost = folder.path().join("layout-1/shard-1");
+    fs::remove_dir_all(&lost).unwrap();
+    let error = open(&settings(folder.path()), 2, 7, &|_| 0, &measured).unwrap_err().to_string();
+    for part in
+        [&*lost.to_string_lossy(), "is missing", "shard 1", "from a backup", "make an empty directory"]
+    {
+        assert!(error.contains(part), "{error}");
+    }
+    fs::create_dir(&lost).unwrap();
+    drop(start(folder.path(), 2));
+}
+
+/// A directory cannot be read as a file can, like a file on a disk that fails.
+#[test]
+fn what_the_disk_does_not_give_is_told_and_the_rest_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fill(folder.path()).0.with_file_name("0000000099.segment");
+    fs::create_dir(&path).unwrap();
+    let (said, found) = found(folder.path());
+    assert_eq!(found, [1, 2, 3, 4, 5]);
+    assert!(said.iter().any(|said| said.contains("the disk does not give bytes 0 to 4096")), "{said:?}");
+    assert!(path.with_extension("damaged").exists() && !path.exists());
+}
+
+#[test]
 fn a_segment_without_a_header_is_put_aside() {
     for is_newest in [false, true] {
         let folder = tempfile::tempdir().unwrap();

@@ -98,12 +98,7 @@ impl SegmentFiles {
     /// The segments whose files are there, the oldest first.
     pub fn numbers(&self) -> io::Result<Vec<u32>> {
         let mut numbers = Vec::new();
-        let entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(numbers),
-            Err(error) => return Err(error),
-        };
-        for entry in entries {
+        for entry in fs::read_dir(&self.folder)? {
             let name = entry?.file_name();
             let number = name.to_str().and_then(|name| name.strip_suffix(ENDING)).map(str::parse::<u32>);
             numbers.extend(number.and_then(Result::ok));
