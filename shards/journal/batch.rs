@@ -180,6 +180,11 @@ impl<'a> Batch<'a> {
         self.journal.account.cleaned = Some(segment);
     }
 
+    /// Its bytes so far.
+    pub fn bytes(&self) -> usize {
+        self.journal.buffer.len() - SEGMENT_START
+    }
+
     /// Whether the rest had better go into the next one.
     pub fn is_full(&self) -> bool {
         self.is_full_with(0)

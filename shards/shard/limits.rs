@@ -3,6 +3,10 @@
 /// Microseconds until a segment's file is asked for again that could not be made. Until then durable messages are refused.
 pub const SEGMENT_RETRY_US: u64 = 1_000_000;
 
+/// Bytes of a batch of the journal from which on it ends, though something further down the line says where what is before it has gone. Then
+/// nothing of it is promised before that is written, too. Groups are not divided.
+pub const BATCH_BYTES_MAX: usize = 1 << 30;
+
 /// Deliveries in one turn. More wait for the next turn, so that received bytes and mail are never kept waiting by a backlog.
 pub const TURN_DELIVERIES_MAX: usize = 256;
 

@@ -295,9 +295,7 @@ impl Shard {
             Timing::For(after) => (message.schedule(now), Some(now.saturating_add(after))),
             Timing::Standing { held_until, expires_at } => (held_until, expires_at),
         };
-        if last_value.is_some() {
-            self.note_replaced();
-        }
+        let replaces = last_value.is_some();
         let waits = keeping == Keeping::Not && self.waits_behind_unsynced(queue);
         let hides = waits || self.hiding.is_some() || keeping == Keeping::BeforeDelivery;
         let pending = hides || transaction.is_some();
@@ -316,6 +314,9 @@ impl Shard {
             self.note_posted(key, queue, place, may_go);
         } else {
             self.keep_stored(queue, place, keeping, waits);
+            if replaces {
+                self.note_replaced();
+            }
         }
         if makes_wait
             && let Some(producer) = producer

@@ -1,8 +1,8 @@
 //! How does what was said become the journal's next batch?
 //!
 //! Entries are looked up when the batch is encoded: what is not there any more is not written. A batch that is full ends where no
-//! group is open; when something has left its queue for another place of this shard since it was said, the batch goes on to the end
-//! of the line, where that stands.
+//! group is open; when something has left its queue for another place of this shard since it was said, the batch goes on to
+//! where that stands.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ use super::{Durability, Kept, Said, Source, definition};
 use crate::Shard;
 use crate::dead_letters::DeadLetters;
 use crate::effect::Effect;
+use crate::limits::BATCH_BYTES_MAX;
 use crate::mail::TransactionKey;
 use crate::message::Message;
 use crate::participant::{Participations, Posted, PreparedPart, Retired};
@@ -103,6 +104,7 @@ impl Shard {
         if *waits || (stopped.is_some() && line.is_empty()) {
             return false;
         }
+        let completed = journal.completed();
         let Some(mut batch) = journal.begin_batch() else { return false };
         let mut sources = Sources { engine, queues, participations, leaving, dead_letters, decided };
         let mut open = false;
@@ -120,7 +122,8 @@ impl Shard {
             if is_short {
                 taken.push(said);
             }
-            if !open && !*whole && batch.is_full_with(removals.len()) {
+            let is_whole = begun.0 + count >= whole.0 || batch.bytes() >= BATCH_BYTES_MAX;
+            if !open && is_whole && batch.is_full_with(removals.len()) {
                 break;
             }
         }
@@ -137,9 +140,9 @@ impl Shard {
             return false;
         }
         taken.clear();
-        *whole &= !line.is_empty();
         begun.0 += count;
-        let Some(write) = batch.finish(*begun) else { return true };
+        let through = if *begun >= *whole { *begun } else { completed };
+        let Some(write) = batch.finish(through) else { return true };
         durability.place(&write, engine, queues, participations, dead_letters);
         self.counters.count_write(write.bytes().len());
         self.effects.push(Effect::Write { write });
@@ -154,13 +157,12 @@ impl Shard {
     fn free_segments(&mut self) {
         let Shard { durability: Some(durability), counters, effects, .. } = self else { return };
         let Durability { journal, line, begun, whole, refused, .. } = &mut **durability;
-        // What has changed its place may have yet to be written there.
-        if refused.is_none() || *whole {
+        if refused.is_none() {
             return;
         }
         let mut gone: BTreeMap<u32, u64> = BTreeMap::new();
         let mut open = false;
-        for said in line.iter() {
+        for (ticket, said) in (begun.0 + 1..).zip(line.iter()) {
             let position = match said {
                 Said::Begin => {
                     open = true;
@@ -170,8 +172,8 @@ impl Shard {
                     open = false;
                     continue;
                 }
-                // It holds with the others of its group.
-                _ if open => continue,
+                // It holds with the others of its group, or has changed its place, and that is yet to be written.
+                _ if open || ticket <= whole.0 => continue,
                 Said::Removed(Removal { position, .. })
                 | Said::Forgotten(position)
                 | Said::QueueDeleted { definition: position, .. } => position,

@@ -77,8 +77,9 @@ pub(crate) struct Durability {
     prepare_at: u64,
     /// The reason why the last one could not be made.
     refused: Option<String>,
-    /// The next batch goes on to the end of the line: something has changed its place here since it was said.
-    whole: bool,
+    /// Nothing is promised, and no batch ends if it is not very large, before this is written: something has changed its place here since
+    /// it was said, and only that says where it is.
+    whole: Ticket,
     /// What was to be written did not fit into what is left of the last segment: it is tried again when one was made or refused.
     waits: bool,
     /// What was said last is that the shard has stopped. Nothing more is written then but what comes from other shards.
@@ -205,7 +206,7 @@ impl Durability {
             preparing: false,
             prepare_at: 0,
             refused: None,
-            whole: false,
+            whole: Ticket(0),
             placing: Placing::default(),
             removals: Vec::new(),
             waits: false,
@@ -322,10 +323,10 @@ impl Shard {
         node.is_some_and(|node| node.destination.deliver_after_sync && node.is_durable())
     }
 
-    /// Something has taken the place of something else in the queues of this shard: see `batch`.
+    /// What was said last has taken the place of something else in the queues of this shard: see `batch`.
     pub(crate) fn note_replaced(&mut self) {
         if let Some(durability) = &mut self.durability {
-            durability.whole = true;
+            durability.whole = durability.journal.said();
         }
     }
 

@@ -352,6 +352,65 @@ fn a_last_value_is_the_only_one() {
 }
 
 #[test]
+fn what_has_been_replaced_makes_no_batch_longer_than_to_where_that_is_said() {
+    let rules = vec![rule("q", |rule| rule.last_value_key = Some("key".into()))];
+    let mut stage = Stage::with_rules(1, 1, rules);
+    let (values, others) = (stage.sender("q"), stage.sender("others"));
+    stage.world.run();
+    let before = stage.world.disks[0].writes;
+    stage.hold_disks(true);
+    for body in ["old", "new"] {
+        let client = &mut stage.world.clients[stage.client];
+        let application = [("key", Value::String("k"))];
+        client.send_with(values, body, &Properties::default(), &application, &durable());
+        stage.world.run();
+    }
+    let body = "o".repeat(3000);
+    for _ in 0..30 {
+        stage.post(others, &body);
+    }
+    stage.world.run();
+    stage.hold_disks(false);
+    stage.world.run();
+    // Batches have 8 KiB.
+    assert!(stage.world.disks[0].writes - before > 10, "{}", stage.world.disks[0].writes);
+    stage.crash();
+    assert_eq!((stage.take_bodies("q"), stage.take_bodies("others").len()), (vec!["new".to_owned()], 30));
+}
+
+#[test]
+fn what_was_replaced_before_it_was_written_is_promised_with_what_replaced_it() {
+    let rules = vec![rule("q", |rule| rule.last_value_key = Some("key".into()))];
+    for ticks in 0..60 {
+        let mut stage = Stage::with_rules(1, 1, rules.clone());
+        let (values, others) = (stage.sender("q"), stage.sender("others"));
+        stage.world.run();
+        stage.hold_disks(true);
+        let body = "o".repeat(3000);
+        let tokens = ["old", "new"].map(|body_of_it| {
+            let client = &mut stage.world.clients[stage.client];
+            let application = [("key", Value::String("k"))];
+            let token =
+                client.send_with(values, body_of_it, &Properties::default(), &application, &durable());
+            stage.world.run();
+            for _ in 0..9 {
+                stage.post(others, &body);
+                stage.world.run();
+            }
+            token
+        });
+        stage.hold_disks(false);
+        for _ in 0..ticks {
+            stage.world.tick();
+        }
+        let promised = tokens.map(|token| stage.outcome(token) == "accepted");
+        stage.crash();
+        let found = stage.take_bodies("q");
+        assert!(promised == [false, false] || found == ["new"], "{ticks} ticks: {promised:?} {found:?}");
+    }
+}
+
+#[test]
 fn messages_larger_than_a_segment_are_kept_too() {
     let mut stage = Stage::new(1, 1);
     let large = "x".repeat(300_000);
