@@ -36,6 +36,7 @@ impl<K> List<K> {
         List { first: NONE, last: NONE, count: 0, kind: PhantomData }
     }
 
+    #[inline]
     pub(crate) fn push_back(&mut self, chain: &mut impl Chain<K>, index: u32) {
         *chain.links_mut(index) = Links { previous: self.last, next: NONE };
         match self.last {
@@ -46,6 +47,7 @@ impl<K> List<K> {
         self.count += 1;
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, chain: &mut impl Chain<K>, index: u32) {
         let Links { previous, next } = std::mem::replace(chain.links_mut(index), Links::UNLINKED);
         match previous {
@@ -65,6 +67,7 @@ impl<K> List<K> {
         self.count -= 1;
     }
 
+    #[inline]
     pub(crate) fn move_to_back(&mut self, chain: &mut impl Chain<K>, index: u32) {
         if self.last != index {
             self.remove(chain, index);

@@ -326,6 +326,7 @@ impl Connection {
     }
 
     /// An unsettled delivery of this link was written to the output.
+    #[inline]
     pub(crate) fn note_written(&mut self, link: LinkId) {
         if let Some(Some(Link::Consumer(consumer))) = self.links.get_mut(link.0 as usize) {
             consumer.unsettled += 1;

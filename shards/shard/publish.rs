@@ -523,6 +523,7 @@ fn failure_of(outcome: PublishOutcome) -> Option<Failure> {
 }
 
 /// Grants a producer credit again when half of it was used and answered.
+#[inline]
 pub(crate) fn renew_credit(connection: &mut Connection, link: LinkId) {
     let Some(producer) = connection.producer_mut(link) else { return };
     producer.answered += 1;
