@@ -116,9 +116,10 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// A message came back to its queue.
+    /// A message came back to its queue. The next time it does that is needed instead, so it does not count as what has to be kept.
     pub fn returned(&mut self, returned: &Returned) {
-        self.amend(returned, returned.segment);
+        self.say(returned, &[]);
+        self.journal.account.pin(returned.segment, 0, false);
     }
 
     /// A transaction is prepared; `copied` is where that lies already, if it is said again.
@@ -152,9 +153,7 @@ impl<'a> Batch<'a> {
     pub fn carry(&mut self, record: &Record<'_>) {
         match record {
             Record::Removed(removed) if self.amends(removed.segment) => self.amend(removed, removed.segment),
-            Record::Returned(returned) if self.amends(returned.segment) => {
-                self.amend(returned, returned.segment)
-            }
+            Record::Returned(returned) if self.amends(returned.segment) => self.returned(returned),
             Record::QueueDeleted(deleted) if self.range(deleted).any(|number| self.amends(number)) => {
                 self.amend_range(deleted);
             }

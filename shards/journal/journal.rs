@@ -284,7 +284,7 @@ impl Journal {
         self.segments.iter().map(|(_, segment)| u64::from(segment.size)).sum()
     }
 
-    pub(crate) fn frees(&self) -> bool {
+    pub(crate) fn frees(&mut self) -> bool {
         self.segments.any_free(self.segment())
     }
 

@@ -11,7 +11,7 @@ use crate::record::{
     QueueDeleted, Record, Removed, Returned, TransactionName,
 };
 use crate::scan::{End, Scanned};
-use crate::segments::{Pin, Segments, pin};
+use crate::segments::{Pin, Segments};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A message that is there.
@@ -254,7 +254,7 @@ impl Recovery {
         self.used(uid, place);
         let last = LastReturn { uid, place, delivery_count, acquired_count, held_until, death, position };
         self.returned.push(last);
-        self.amends(position, segment, position.length);
+        self.amends(position, segment, 0);
     }
 
     fn used(&mut self, uid: u64, place: u64) {
@@ -391,7 +391,7 @@ impl Segments {
 
     fn found_pin(&mut self, number: u32, older: u32, found: Pin) {
         if older < number && self.contains(older) {
-            self.change(number, |segment| pin(&mut segment.pins, older, found.bytes, found.copy));
+            self.change(number, |segment| segment.pin(older, found.bytes, found.copy));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Of every closed segment:
 //! - `things`: bytes of its messages, definitions, prepared and decided transactions that are still valid;
 //! - `pins`: older segments, about whose records something is said here, which is therefore needed as long as those are there; with
-//!   the bytes that say so;
+//!   the bytes that say so and have to be said again;
 //! - `shared`: bytes of what is said about several segments at once, needed while there is any pin.
 //!
 //! Invariants: a pin points to an older segment that is there; so the oldest has none, and there is always a way on.
@@ -30,7 +30,9 @@ pub(crate) struct Segment {
     pub(crate) things: u64,
     pub(crate) shared: u64,
     pub(crate) pins: BTreeMap<u32, Pin>,
-    /// It cannot be read, and so not be cleaned.
+    /// Bytes of all pins.
+    pub(crate) pinned: u64,
+    /// It cannot be cleaned: it cannot be read, or has things of which nobody knows.
     pub(crate) is_bad: bool,
 }
 
@@ -50,13 +52,16 @@ pub(crate) struct Account {
 pub(crate) struct Segments {
     table: BTreeMap<u32, Segment>,
     cleaning: Option<u32>,
+    /// There may be a free one.
+    may_free: bool,
+    /// There may be one to clean.
+    may_clean: bool,
 }
 
 impl Segment {
     /// What cleaning would have to write again.
     fn live(&self) -> u64 {
-        let pinned: u64 = self.pins.values().map(|pin| pin.bytes).sum();
-        self.things + pinned + if self.pins.is_empty() { 0 } else { self.shared }
+        self.things + self.pinned + if self.pins.is_empty() { 0 } else { self.shared }
     }
 
     fn is_free(&self) -> bool {
@@ -64,11 +69,16 @@ impl Segment {
     }
 
     pub(crate) fn pin(&mut self, older: u32, bytes: u64, copy: bool) {
+        self.pinned += bytes;
         pin(&mut self.pins, older, bytes, copy);
+    }
+
+    fn unpin(&mut self, older: u32) {
+        self.pinned -= self.pins.remove(&older).map_or(0, |pin| pin.bytes);
     }
 }
 
-pub(crate) fn pin(pins: &mut BTreeMap<u32, Pin>, older: u32, bytes: u64, copy: bool) {
+fn pin(pins: &mut BTreeMap<u32, Pin>, older: u32, bytes: u64, copy: bool) {
     let pin = pins.entry(older).or_default();
     pin.bytes += bytes;
     pin.copy |= copy;
@@ -90,6 +100,7 @@ impl Account {
 
 impl Segments {
     pub(crate) fn insert(&mut self, number: u32, segment: Segment) {
+        self.note_changed();
         let before = self.table.insert(number, segment);
         debug_assert!(before.is_none(), "segment numbers are not used twice");
     }
@@ -126,7 +137,12 @@ impl Segments {
         self.table.len()
     }
 
+    fn note_changed(&mut self) {
+        (self.may_free, self.may_clean) = (true, true);
+    }
+
     pub(crate) fn change(&mut self, number: u32, how: impl FnOnce(&mut Segment)) {
+        self.note_changed();
         if let Some(segment) = self.table.get_mut(&number) {
             how(segment);
         }
@@ -137,6 +153,8 @@ impl Segments {
         if let Some(segment) = self.table.get_mut(&segment) {
             debug_assert!(segment.things >= length, "a thing goes once");
             segment.things = segment.things.saturating_sub(length);
+            self.may_free |= segment.things == 0;
+            self.may_clean = true;
         }
     }
 
@@ -154,18 +172,25 @@ impl Segments {
         for (number, length) in &account.gone {
             self.forget(*number, *length);
         }
+        self.may_clean = true;
         if let Some(number) = account.cleaned {
             self.cleaning = None;
+            self.may_free = true;
             if let Some(segment) = self.table.get_mut(&number) {
                 segment.shared = 0;
                 segment.pins.retain(|_, pin| pin.copy);
                 segment.pins.values_mut().for_each(|pin| pin.bytes = 0);
+                segment.pinned = 0;
+                // Nobody has said again what is left, and it would be the same the next time.
+                segment.is_bad |= segment.things > 0;
             }
         }
     }
 
-    pub(crate) fn any_free(&self, current: u32) -> bool {
-        self.table.range(..current).any(|(number, segment)| segment.is_free() && !self.is_cleaning(*number))
+    pub(crate) fn any_free(&mut self, current: u32) -> bool {
+        let is_free = |(number, segment): (&u32, &Segment)| segment.is_free() && !self.is_cleaning(*number);
+        self.may_free = self.may_free && self.table.range(..current).any(is_free);
+        self.may_free
     }
 
     /// The segments older than `current` that nothing needs without so many bytes of things, by segment; with all that there are of them.
@@ -189,8 +214,9 @@ impl Segments {
         for number in numbers {
             if self.table.get(&number).is_some_and(Segment::is_free) && !self.is_cleaning(number) {
                 self.table.remove(&number);
-                for segment in self.table.values_mut() {
-                    segment.pins.remove(&number);
+                self.may_clean = true;
+                for (_, segment) in self.table.range_mut(number..) {
+                    segment.unpin(number);
                 }
                 freed.push(number);
             }
@@ -200,7 +226,7 @@ impl Segments {
 
     /// The segment to clean, if dead space outweighs: more than half of all, and more than `idle` bytes.
     pub(crate) fn next_to_clean(&mut self, current: u32, idle: u64) -> Option<u32> {
-        if self.cleaning.is_some() {
+        if self.cleaning.is_some() || !std::mem::take(&mut self.may_clean) {
             return None;
         }
         let closed = || self.table.range(..current);
@@ -209,18 +235,20 @@ impl Segments {
         if total <= 2 * live + idle {
             return None;
         }
-        let worthwhile = closed().filter(|(_, segment)| segment.live() > 0 && !segment.is_bad);
+        let first = |(number, segment)| self.first_to_clean(number, segment).map(|first| (first, segment));
         let parts = |segment: &Segment| segment.live() * 1024 / u64::from(segment.size.max(1));
-        let mut number = worthwhile.min_by_key(|(_, segment)| parts(segment)).map(|(number, _)| *number)?;
-        // What has copies of an older one's messages would not be free before that one is.
-        while let Some(older) = self.table.get(&number).and_then(oldest_copied) {
-            number = older;
+        let sparsest = closed().map(|(number, segment)| (*number, segment)).filter_map(first);
+        self.cleaning = sparsest.min_by_key(|(_, segment)| parts(segment)).map(|(first, _)| first);
+        self.cleaning
+    }
+
+    /// What is to be cleaned so that a segment becomes free; none if that cannot be. One with copies of an older one's messages would not
+    /// be free before that one is.
+    fn first_to_clean<'a>(&'a self, mut number: u32, mut segment: &'a Segment) -> Option<u32> {
+        while let Some(older) = oldest_copied(segment) {
+            (number, segment) = (older, self.table.get(&older)?);
         }
-        if self.table.get(&number).is_none_or(|segment| segment.live() == 0 || segment.is_bad) {
-            return None;
-        }
-        self.cleaning = Some(number);
-        Some(number)
+        (!segment.is_free() && !segment.is_bad).then_some(number)
     }
 }
 
