@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each shard has a journal of its own in a folder of its own, whose segments are files. A start reads all of them, on a thread for each
-//! shard; another number of shards makes a new layout of them first.
+//! shard; another number of shards, or another home of a queue, makes a new layout of them first.
 //!
 //! Invariants:
 //! - one process at a time, for as long as it lives;

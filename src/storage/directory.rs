@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 const LOCK: &str = "lock";
 
+/// What marks the folder of a layout that is put aside.
+const DAMAGED: &str = "damaged";
+
 /// The number of a directory's first layout.
 const FIRST: u32 = 1;
 
@@ -79,30 +82,39 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// Puts the folder of a layout that is no longer in force where it stays.
-    pub(super) fn put_aside(&self, layout: Layout) -> io::Result<()> {
+    /// The folder of a layout is to stay when that is no longer in force, as not everything in it could be read.
+    pub(super) fn mark_damaged(&self, layout: Layout) -> io::Result<()> {
         let folder = layout.folder(&self.path);
-        let aside = self.path.join(format!("damaged-layout-{}", layout.number));
-        fs::rename(&folder, &aside)?;
-        tracing::warn!(
-            "not everything in the old journals could be read; they were put aside as {}",
-            aside.display()
-        );
-        sync_directory(&self.path)
+        File::create(folder.join(DAMAGED))?;
+        sync_directory(&folder)
     }
 
-    /// Deletes the folders of all layouts but the one in force: they were never finished, or are no longer needed.
+    /// Deletes the folders of all layouts but the one in force: they were never finished, or are no longer needed. Those that are marked
+    /// as damaged are put aside.
     pub(super) fn delete_leftovers(&self) -> Result<(), StorageError> {
         let failed = |error| StorageError::of("look through", &self.path, error);
         for entry in fs::read_dir(&self.path).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let number = entry.file_name().to_str().and_then(layout::number_of);
-            if number.is_some_and(|number| number != self.layout.number) {
-                let path = entry.path();
+            let Some(number) = number.filter(|number| *number != self.layout.number) else { continue };
+            let path = entry.path();
+            if path.join(DAMAGED).exists() {
+                self.put_aside(&path, number).map_err(|error| StorageError::of("rename", &path, error))?;
+            } else {
                 fs::remove_dir_all(&path).map_err(|error| StorageError::of("delete", &path, error))?;
             }
         }
         Ok(())
+    }
+
+    fn put_aside(&self, folder: &Path, number: u32) -> io::Result<()> {
+        let aside = self.path.join(format!("damaged-layout-{number}"));
+        fs::rename(folder, &aside)?;
+        tracing::warn!(
+            "not everything in the old journals could be read; they were put aside as {}",
+            aside.display()
+        );
+        sync_directory(&self.path)
     }
 }
 

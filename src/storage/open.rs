@@ -1,6 +1,6 @@
 //! How does a start get from a directory to what every shard goes on with?
 //!
-//! The directory is locked and looked at, everything in it is read, another number of shards is given a new layout; only then is
+//! The directory is locked and looked at, everything in it is read, another number of shards, or a queue that belongs elsewhere now, is given a new layout; only then is
 //! anything deleted.
 
 use super::damage::{OnDamage, describe};
@@ -70,11 +70,13 @@ pub fn open(
         info!("{summary}");
     }
     report(directory.path(), &journals.shards, settings.on_damage)?;
-    if directory.layout().shards != shards {
-        let Layout { number, shards: before } = directory.layout();
-        info!(
-            "there were {before} shards and are to be {shards}: everything is written anew; until that is done, the old stays in force"
-        );
+    let Layout { number, shards: before } = directory.layout();
+    if before != shards || has_moved(&journals.shards, home) {
+        let why = match before == shards {
+            true => "queues are to be on other shards than they were".to_owned(),
+            false => format!("there were {before} shards and are to be {shards}"),
+        };
+        info!("{why}: everything is written anew; until that is done, the old stays in force");
         let layout = Layout { number: number + 1, shards };
         let target = Target { layout, segment_bytes: settings.segment_bytes, boot: journals.boot, now };
         let used_bytes = used_bytes(&journals.shards);
@@ -105,6 +107,13 @@ pub fn open(
     Ok(Opened { directory, sync, boot, decisions: Arc::new(decisions), shards, used_bytes })
 }
 
+/// Whether a queue belongs to another shard than the one that has it.
+fn has_moved(shards: &[ShardStorage], home: &dyn Fn(&Queue) -> usize) -> bool {
+    let is_elsewhere =
+        |index, shard: &ShardStorage| shard.recovered.queues.iter().any(|(_, queue)| home(queue) != index);
+    shards.iter().enumerate().any(|(index, shard)| is_elsewhere(index, shard))
+}
+
 /// What is read from here on is durable, and what nobody needs is gone.
 fn settle(shard: &mut ShardStorage) -> Result<(), StorageError> {
     let ShardStorage { files, used, recovered } = shard;
@@ -116,7 +125,7 @@ fn settle(shard: &mut ShardStorage) -> Result<(), StorageError> {
         synced.map_err(|error| StorageError::of("sync", &path, error))?;
     }
     let damaged: Vec<u32> = recovered.end.damage.iter().map(|damage| damage.segment).collect();
-    files.keep(|number| recovered.journal.uses(number), &damaged)?;
+    files.keep(|number| recovered.journal.uses(number), damaged)?;
     Ok(())
 }
 

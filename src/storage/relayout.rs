@@ -81,11 +81,11 @@ pub(super) fn relayout(
     }
     sync_directory(&folder).and_then(|()| sync_directory(directory.path())).map_err(failed)?;
     watch(Step::AllSynced).map_err(failed)?;
+    if damaged {
+        directory.mark_damaged(before).map_err(failed)?;
+    }
     directory.put_in_force(target.layout).map_err(failed)?;
     watch(Step::InForce).map_err(failed)?;
-    if damaged {
-        directory.put_aside(before).map_err(failed)?;
-    }
     directory.delete_leftovers()?;
     watch(Step::OldDeleted).map_err(failed)
 }
@@ -212,6 +212,12 @@ impl<'a> Reader<'a> {
             message.held_until = back.held_until;
             die(&mut message, back.death);
             annotate(&mut message, self.annotations(back)?);
+        }
+        // Who has had it, and what became of that, is known only if all was said.
+        if let Ok(index) = found {
+            let position = recovered.messages[index].position;
+            let written = back.map_or(position, |index| recovered.returned[index].position.max(position));
+            message.acquired_count = message.acquired_count.max(u32::from(!recovered.is_certain(written)));
         }
         if let Some(back) = self.returned.get(&name)
             && back.acquired_count >= message.acquired_count

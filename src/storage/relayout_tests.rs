@@ -14,8 +14,9 @@ use corelane_journal::{
 };
 use corelane_shard::Decisions;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 type Contents = BTreeMap<(String, u64), Seen>;
@@ -53,6 +54,7 @@ fn fill(directory: &Path, shards: u16) -> Contents {
             fill_outcomes(&mut author, uid, &positions, &mut expected);
             fill_transactions(&mut author, uid, committed, undecided, &mut expected);
         }
+        author.say(|batch| batch.stopped(&Stopped { time: 7 }));
     }
     for ((queue, _), seen) in &mut expected {
         seen.shard = home(queue, shards.into());
@@ -168,9 +170,64 @@ fn what_went_to_another_shard_is_left_where_it_was() {
 }
 
 #[test]
+fn a_queue_that_is_to_be_on_another_shard_goes_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = start(folder.path(), 2);
+    let mut author = Author::new(opened.shards.into_iter().next().unwrap());
+    author.say_thing(|batch| batch.queue(&queue(0, &name(0)), None));
+    author.say_thing(|batch| batch.message(&message(0, 1), b"there", None));
+    drop((author, opened.directory));
+    // The author was shard 0's.
+    for (layout, shard) in [(1, 0), (2, 1), (2, 1), (3, 0)] {
+        let opened = open(&settings(folder.path()), 2, 7, &|_| shard, &measured).unwrap();
+        assert_eq!(opened.directory.layout(), Layout { number: layout, shards: 2 });
+        let found: Vec<usize> = contents(opened).into_values().map(|seen| seen.shard).collect();
+        assert_eq!(found, [shard]);
+    }
+}
+
+#[test]
+fn what_could_have_been_delivered_is_marked_there_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = start(folder.path(), 1);
+    let mut author = Author::new(opened.shards.into_iter().next().unwrap());
+    author.say_thing(|batch| batch.queue(&queue(0, &name(0)), None));
+    author.say_thing(|batch| batch.message(&message(0, 1), b"before the crash", None));
+    drop((author, opened.directory));
+    let opened = start(folder.path(), 1);
+    let mut author = Author::new(opened.shards.into_iter().next().unwrap());
+    author.say_thing(|batch| batch.message(&message(0, 2), b"after it", None));
+    author.say(|batch| batch.stopped(&Stopped { time: 7 }));
+    drop((author, opened.directory));
+    let opened = start(folder.path(), 2);
+    assert!(opened.shards.iter().all(|shard| shard.recovered.clean));
+    let counts: Vec<(u32, u32)> = contents(opened).into_values().map(|seen| seen.counts).collect();
+    assert_eq!(counts, [(0, 1), (0, 0)]);
+}
+
+#[test]
+fn a_damaged_layout_is_put_aside_by_the_next_start_if_this_one_dies() {
+    let folder = tempfile::tempdir().unwrap();
+    fill(folder.path(), 1);
+    let segment = folder.path().join("layout-1/shard-0/0000000001.segment");
+    let file = OpenOptions::new().write(true).open(segment).unwrap();
+    file.write_all_at(&[0xff; 8], 8192 + 30).unwrap();
+    let mut steps = 0;
+    while killed_after(folder.path(), 2, steps).unwrap() != Step::InForce {
+        steps += 1;
+    }
+    drop(start(folder.path(), 2));
+    assert!(folder.path().join("damaged-layout-1/shard-0").exists());
+}
+
+#[test]
 fn a_stop_in_order_stays_one() {
     let folder = tempfile::tempdir().unwrap();
     fill(folder.path(), 1);
+    let opened = start(folder.path(), 1);
+    Author::new(opened.shards.into_iter().next().unwrap())
+        .say_thing(|batch| batch.message(&message(0, 20), b"later", None));
+    drop(opened.directory);
     assert!(!start(folder.path(), 2).shards.iter().any(|shard| shard.recovered.clean));
     let opened = start(folder.path(), 1);
     let mut author = Author::new(opened.shards.into_iter().next().unwrap());
@@ -248,7 +305,7 @@ fn a_death_at_any_step_loses_nothing() {
             let in_force = matches!(step, Step::InForce | Step::OldDeleted);
             let now = if in_force { shards } else { before };
             let opened =
-                open(&settings(folder.path()), now, 7, &|_| unreachable!("nothing moves"), &measured)
+                open(&settings(folder.path()), now, 7, &|queue| home(&queue.name, now.into()), &measured)
                     .unwrap();
             assert_eq!(opened.directory.layout().shards, now, "after {step:?}");
             assert_same(&contents(opened), &rehomed(&expected, now.into()));

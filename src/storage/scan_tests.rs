@@ -147,6 +147,19 @@ fn a_segment_without_a_header_is_put_aside() {
 }
 
 #[test]
+fn a_segment_with_damage_in_it_is_put_aside_when_nothing_needs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, offsets) = fill(folder.path());
+    flip(&path, offsets[1] + 24);
+    let opened = start(folder.path(), 1);
+    assert!(path.exists(), "the rest of it is needed");
+    let mut storage = opened.shards.into_iter().next().unwrap();
+    let number = storage.used[0];
+    storage.files.free(&[number]).unwrap();
+    assert!(path.with_extension("damaged").exists() && !path.exists());
+}
+
+#[test]
 fn a_segment_of_another_journal_is_refused() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = fill(folder.path()).0;

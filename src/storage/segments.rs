@@ -37,11 +37,13 @@ pub struct SegmentFiles {
     direct: bool,
     /// Freed, of the usual size.
     recycled: Vec<u32>,
+    /// Not everything in them could be read: they are put aside when they are freed.
+    damaged: Vec<u32>,
 }
 
 impl SegmentFiles {
     pub fn new(folder: PathBuf, segment_bytes: u32, direct: bool) -> Self {
-        SegmentFiles { folder, segment_bytes, free_min: 0, direct, recycled: Vec::new() }
+        SegmentFiles { folder, segment_bytes, free_min: 0, direct, recycled: Vec::new(), damaged: Vec::new() }
     }
 
     /// From now on no new file is made that would leave less room than this on the disk.
@@ -126,11 +128,17 @@ impl SegmentFiles {
         self.open_to_write(&path)
     }
 
-    /// Segments that hold nothing any more. What cannot be deleted stays, and is looked at again by the next start.
+    /// Segments that hold nothing any more. What cannot be deleted, or put aside, stays, and is looked at again by the next start.
     pub fn free(&mut self, numbers: &[u32]) -> io::Result<()> {
         let mut result = Ok(());
         for number in numbers {
             let path = self.path(*number);
+            if self.damaged.contains(number) {
+                if let Err(error) = put_aside(&path) {
+                    result = Err(error);
+                }
+                continue;
+            }
             let usual = fs::metadata(&path).is_ok_and(|file| file.len() == u64::from(self.segment_bytes));
             if usual && self.recycled.len() < RECYCLED_MAX {
                 self.recycled.push(*number);
@@ -148,21 +156,17 @@ impl SegmentFiles {
         fs::remove_file(self.path(number))
     }
 
-    /// After recovery: frees the files of all segments but those that are used, and puts aside the damaged ones among them.
+    /// After recovery: frees the files of all segments but those that are used. The damaged ones are put aside, now or when they are
+    /// freed.
     pub(super) fn keep(
         &mut self,
         is_used: impl Fn(u32) -> bool,
-        damaged: &[u32],
+        damaged: Vec<u32>,
     ) -> Result<(), StorageError> {
+        self.damaged = damaged;
         let failed = |error| StorageError::of("look through", &self.folder, error);
         let mut numbers = self.numbers().map_err(failed)?;
         numbers.retain(|number| !is_used(*number));
-        for number in numbers.extract_if(.., |number| damaged.contains(number)) {
-            let path = self.path(number);
-            let aside = path.with_extension(&ENDING_DAMAGED[1..]);
-            fs::rename(&path, &aside).map_err(|error| StorageError::of("rename", &path, error))?;
-            tracing::warn!("nothing in this segment could be read; it was put aside as {}", aside.display());
-        }
         self.free(&numbers).map_err(|error| StorageError::of("delete segments in", &self.folder, error))
     }
 
@@ -202,6 +206,14 @@ impl SegmentFiles {
         options.read(true).write(true).mode(0o600).custom_flags(flags.bits().cast_signed());
         options
     }
+}
+
+/// Keeps what cannot be read where somebody can look at it.
+fn put_aside(path: &Path) -> io::Result<()> {
+    let aside = path.with_extension(&ENDING_DAMAGED[1..]);
+    fs::rename(path, &aside)?;
+    tracing::warn!("not everything in this segment could be read; it was put aside as {}", aside.display());
+    Ok(())
 }
 
 /// The part of `bytes`, one [`BLOCK`] shorter, that begins at a multiple of it.

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
@@ -119,6 +119,23 @@ impl SyncThread {
     }
 
     pub fn poll(&self) -> Option<Synced> {
-        self.answers.try_recv().ok()
+        match self.answers.try_recv() {
+            Ok(synced) => Some(synced),
+            Err(TryRecvError::Empty) => None,
+            // A write would be without an answer for ever.
+            Err(TryRecvError::Disconnected) => panic!("the thread that syncs has ended"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "the thread that syncs has ended")]
+    fn a_thread_that_ends_is_noticed() {
+        let ((requests, _), (_, answers)) = (channel(), channel());
+        SyncThread { requests, answers }.poll();
     }
 }
