@@ -220,7 +220,7 @@ impl Shard {
         outcome: PublishOutcome,
         mark: Ticket,
     ) {
-        let kept = self.said_since(mark).filter(|_| outcome == PublishOutcome::Stored);
+        let kept = self.kept_since(mark).filter(|_| outcome == PublishOutcome::Stored);
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(producer) = connection.producer_mut(link.link) else { return };
         let Some(fan_out) = producer.fan_outs.0.back_mut() else { return };

@@ -328,6 +328,11 @@ pub enum PublishOutcome {
 }
 
 impl PublishOutcome {
+    /// There was no room for it, be it in memory or on a disk.
+    pub(crate) fn is_for_want_of_room(self) -> bool {
+        matches!(self, PublishOutcome::Full | PublishOutcome::NoRoom | PublishOutcome::NoDisk)
+    }
+
     /// What became of a message for several queues.
     pub(crate) fn and(self, other: PublishOutcome) -> PublishOutcome {
         if self == PublishOutcome::Stored { other } else { self }

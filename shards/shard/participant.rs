@@ -320,7 +320,8 @@ impl Shard {
                 self.forget(before);
             }
             if self.keeping_unwritten(queue, place) != Keeping::Not {
-                // It never will be, and whoever has sent it is told that it is kept.
+                // It never will be, and whoever has sent it is told that it is kept. What was said of it before is waited for.
+                self.open_group();
                 self.note_replaced();
             }
             self.engine.commit_retired(now, queue, place, outcome);

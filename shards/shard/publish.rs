@@ -281,8 +281,9 @@ impl Shard {
             self.dissolve(message);
             return PublishOutcome::NoRoom;
         }
-        // What the broker has already, a dead letter, is not lost for want of room.
-        if keeping != Keeping::Not && producer.is_some() && self.takes_nothing() {
+        // A dead letter is not lost for want of room. What is moved or copied stays where it is.
+        let is_new = producer.is_some() || matches!(timing, Timing::Standing { .. });
+        if keeping != Keeping::Not && is_new && self.takes_nothing() {
             self.forget(message);
             return PublishOutcome::NoDisk;
         }
@@ -466,9 +467,7 @@ impl Shard {
                 // AMQP 1.0 §4.4.4: it is said by the answer to the discharge.
                 transactions.fail(number, Failure::Refused(outcome));
             // What a topic's subscriptions have refused, others may have.
-            } else if settled
-                && !(is_topic && matches!(outcome, PublishOutcome::Full | PublishOutcome::NoRoom))
-            {
+            } else if settled && !(is_topic && outcome.is_for_want_of_room()) {
                 // AMQP 1.0 anonymous terminus §2.2.2: what cannot be said by an outcome ends the link.
                 let (condition, description) = outcome.error();
                 connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));

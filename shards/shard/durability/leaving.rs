@@ -256,7 +256,8 @@ impl Shard {
     /// Whether the next dead letter is one that has yet to be written where it was.
     pub(crate) fn is_letter_unwritten(&self) -> bool {
         let Some(DeadLetter { queue, message, .. }) = self.dead_letters.front() else { return false };
-        message.is_kept && message.position.is_none() && self.queues.uid(*queue).is_some()
+        let waits = message.is_kept && message.position.is_none() && !self.has_failed();
+        waits && self.queues.uid(*queue).is_some()
     }
 
     /// A queue is deleted: what was written of it is void, but for its dead letters.

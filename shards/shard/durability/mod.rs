@@ -71,6 +71,8 @@ pub(crate) struct Durability {
     all_ready: bool,
     /// Subscriptions that were there and to which topics do not lead yet.
     unbound: HashSet<QueueId>,
+    /// A group begins with what is said next.
+    opens_group: bool,
     /// A segment's file is being made.
     preparing: bool,
     /// When a file that could not be made is asked for again.
@@ -203,6 +205,7 @@ impl Durability {
             restoring: None,
             all_ready: false,
             unbound: HashSet::new(),
+            opens_group: false,
             preparing: false,
             prepare_at: 0,
             refused: None,
@@ -215,7 +218,19 @@ impl Durability {
         }
     }
 
+    /// After a write has failed nothing is written any more, and whoever waits for what is said then waits in vain.
     fn say(&mut self, said: Said) {
+        if self.journal.is_failed() {
+            self.journal.say();
+            return;
+        }
+        if std::mem::take(&mut self.opens_group) {
+            self.push(Said::Begin);
+        }
+        self.push(said);
+    }
+
+    fn push(&mut self, said: Said) {
         self.line.push_back(said);
         let ticket = self.journal.say();
         debug_assert_eq!(ticket.0, self.begun.0 + self.line.len() as u64);
@@ -281,12 +296,27 @@ impl Shard {
     /// What is said from here on is written as a whole or not at all.
     pub(crate) fn begin_group(&mut self) {
         self.say_what_left();
-        self.note(Said::Begin);
+        if let Some(durability) = &mut self.durability {
+            durability.opens_group = true;
+        }
+    }
+
+    /// The group is written even if nothing is said in it, and waits for what was said before.
+    pub(crate) fn open_group(&mut self) {
+        if let Some(durability) = &mut self.durability
+            && std::mem::take(&mut durability.opens_group)
+        {
+            durability.say(Said::Begin);
+        }
     }
 
     pub(crate) fn end_group(&mut self) {
         self.say_what_left();
-        self.note(Said::End);
+        if let Some(durability) = &mut self.durability
+            && !std::mem::take(&mut durability.opens_group)
+        {
+            durability.say(Said::End);
+        }
     }
 
     /// The message at this place is to be written, if it is still there then.
@@ -437,11 +467,15 @@ impl Shard {
                     "the journal could not be written: {reason}. Nobody knows what of it is on the disk, so durable messages are refused \
                      and nothing is promised any more: mend the disk and start the broker again"
                 );
+                durability.line.clear();
                 self.effects.push(Effect::Warn { text });
-                self.stop_unwritten();
-                self.reveal_all_there();
             }
         }
+    }
+
+    /// Whether a write has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.durability.as_deref().is_some_and(|durability| durability.journal.is_failed())
     }
 
     /// Whether durable messages cannot be taken: the journal has failed, or there is no room on the disk. What room is left there is

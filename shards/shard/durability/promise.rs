@@ -49,7 +49,7 @@ impl Shard {
         outcome: PublishOutcome,
         mark: Ticket,
     ) {
-        match self.said_since(mark) {
+        match self.kept_since(mark) {
             Some(ticket) if outcome == PublishOutcome::Stored => {
                 self.promise_answer(slot, link, delivery, ticket);
             }
@@ -88,7 +88,7 @@ impl Shard {
 
     /// What became of messages goes back to the shard that handed them off, when what was said since the mark is synced.
     pub(crate) fn answer_handoff_kept(&mut self, mark: Ticket, to: usize, handoff: Handoff) {
-        match (self.said_since(mark), &mut self.durability) {
+        match (self.kept_since(mark), &mut self.durability) {
             (Some(ticket), Some(durability)) => {
                 durability.promise(ticket, Promise::HandoffStored { to, handoff });
             }
@@ -104,13 +104,9 @@ impl Shard {
         }
     }
 
-    /// What is hidden on another shard is shown when what was said is synced. After a write has failed nothing is for good, and it is
-    /// shown at once.
+    /// What is hidden on another shard is shown when what was said is synced.
     pub(super) fn reveal_there(&mut self, to: usize, arrived: Arrived) {
-        let Some(durability) = self.durability.as_mut().filter(|durability| !durability.journal.is_failed())
-        else {
-            return self.post(to, Lane::Control, Mail::Reveal(vec![arrived]));
-        };
+        let Some(durability) = &mut self.durability else { return };
         let ticket = durability.journal.said();
         match durability.promises.back_mut() {
             Some((last_ticket, Promise::Reveal { to: other, hidden }))
@@ -120,19 +116,6 @@ impl Shard {
                 *last_ticket = ticket;
             }
             Some(_) | None => durability.promise(ticket, Promise::Reveal { to, hidden: vec![arrived] }),
-        }
-    }
-
-    /// A write has failed: what other shards hide until it is gone here is shown.
-    pub(super) fn reveal_all_there(&mut self) {
-        let Some(durability) = &mut self.durability else { return };
-        let is_reveal = |(_, promise): &(Ticket, Promise)| matches!(promise, Promise::Reveal { .. });
-        let (reveals, others): (Vec<_>, Vec<_>) = durability.promises.drain(..).partition(is_reveal);
-        durability.promises = others.into();
-        for (_, promise) in reveals {
-            if let Promise::Reveal { to, hidden } = promise {
-                self.post(to, Lane::Control, Mail::Reveal(hidden));
-            }
         }
     }
 
@@ -202,8 +185,50 @@ impl Shard {
         }
     }
 
+    /// The ticket of what was said since, if a producer has to wait for it. What is stored after a write has failed is not durable.
+    pub(crate) fn kept_since(&self, mark: Ticket) -> Option<Ticket> {
+        self.said_since(mark).filter(|_| !self.has_failed())
+    }
+
+    /// After a write has failed producers are refused what is not on the disk, and what waits for the disk to be shown is shown. Nobody
+    /// hears of anything else, as nobody knows whether it is so after the next start.
+    fn break_promises(&mut self, now: u64) -> bool {
+        let Some(durability) = &mut self.durability else { return false };
+        let promises = std::mem::take(&mut durability.promises);
+        let any = !promises.is_empty();
+        for (_, promise) in promises {
+            match promise {
+                Promise::Stored(stored) => {
+                    self.on_kept(&Stored { outcome: PublishOutcome::NoDisk, ..stored });
+                }
+                Promise::HandoffStored { to, mut handoff } => {
+                    let stored = handoff.answers.iter_mut().filter(|it| it.outcome == PublishOutcome::Stored);
+                    stored.for_each(|answer| answer.outcome = PublishOutcome::NoDisk);
+                    self.answer_handoff(to, handoff);
+                }
+                // There is room for others on their way here. These are not kept, so they are not gone where they were.
+                Promise::Post { to, mail: Mail::Forwarded { count, bytes, lost, .. } } => {
+                    self.post(to, Lane::Control, Mail::Forwarded { count, bytes, lost, kept: Vec::new() });
+                }
+                Promise::Revealed { .. } | Promise::Reveal { .. } | Promise::Stopped => {
+                    self.keep_promise(now, promise);
+                }
+                Promise::Post { .. }
+                | Promise::Voted { .. }
+                | Promise::Decided { .. }
+                | Promise::Done { .. }
+                | Promise::Answered { .. }
+                | Promise::Defined { .. } => {}
+            }
+        }
+        any
+    }
+
     /// Keeps the promises whose time has come. True if there were any.
     pub(super) fn keep_promises(&mut self, now: u64) -> bool {
+        if self.has_failed() {
+            return self.break_promises(now);
+        }
         let mut any = false;
         while let Some(durability) = &mut self.durability
             && let completed = durability.journal.completed()

@@ -26,9 +26,9 @@ pub(crate) fn next_name(durability: &mut Option<Box<Durability>>, shard: usize) 
 
 impl Shard {
     pub(crate) fn say_prepared(&mut self, transaction: TransactionKey) {
-        self.note(Said::Begin);
+        self.begin_group();
         self.note(Said::Prepared { transaction });
-        self.note(Said::End);
+        self.end_group();
     }
 
     pub(crate) fn say_done(

@@ -33,3 +33,9 @@ fn a_seed_is_the_same_run_every_time() {
         assert_eq!(run(seed, 1_500, None), run(seed, 1_500, None));
     }
 }
+
+/// A dead letter that was not written yet is taken in a transaction that says nothing else.
+#[test]
+fn a_commit_waits_for_what_was_said_of_what_it_takes() {
+    run(588, 3_000, None);
+}

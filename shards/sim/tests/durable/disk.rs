@@ -1,8 +1,8 @@
 //! The disk itself: room on it, clean-up, and what it does wrong.
 
 use corelane_journal::Lost;
-use corelane_sim::{DiskSetup, Operator, Setup};
-use corelane_wire::amqp10::{DeliveryState, Header};
+use corelane_sim::{DiskSetup, Operator, ReceiverOptions, SenderOptions, Setup};
+use corelane_wire::amqp10::{DeliveryState, Header, Value, write_data};
 
 use crate::{Stage, bodies, name_at, other_at, rule};
 
@@ -137,7 +137,8 @@ fn s60_after_a_failed_write_nothing_is_promised_any_more() {
         stage.world.disks[0].fails_next = true;
         stage.hold_disks(false);
         stage.world.run();
-        assert_eq!((stage.outcome(first), stage.outcome(second)), ("nothing", "nothing"));
+        let refused = "rejected amqp:resource-limit-exceeded";
+        assert_eq!((stage.outcome(first), stage.outcome(second)), (refused, refused));
         assert_eq!(stage.world.warnings.len(), 1, "{:?}", stage.world.warnings);
         let third = stage.post(sender, "when it is known");
         stage.world.run();
@@ -299,4 +300,100 @@ fn on_a_full_disk_what_consumers_take_makes_room_also_behind_a_message_that_has_
     }
     stage.crash();
     assert_eq!((stage.take_bodies("q").len(), stage.take_bodies("large").len()), (0, 4));
+}
+
+/// Transient messages, transactions and dead letters go on, and nobody waits for what will never be synced.
+#[test]
+fn after_a_failed_write_what_is_not_durable_goes_on() {
+    let (source, dead) = (name_at(0, 2), other_at(0, 2));
+    let rules = vec![rule(&source, |rule| {
+        rule.dead_letter = Some(dead.as_str().into());
+        rule.deliver_after_sync = Some(true);
+    })];
+    for connects in [0, 1] {
+        let mut stage = Stage::with_rules(2, 1, rules.clone());
+        stage.client = stage.world.connect(connects);
+        let client = stage.client;
+        let sender = stage.sender(&source);
+        let receiver = stage.receiver(&source);
+        stage.hold_disks(true);
+        let durable = stage.post(sender, "durable");
+        stage.world.run();
+        // It waits behind that.
+        let transient = stage.world.clients[client].send(sender, "transient");
+        stage.world.run();
+        stage.world.disks[0].fails_next = true;
+        stage.hold_disks(false);
+        let received = bodies(&stage.receive(receiver, 10));
+        assert_eq!(received, ["durable", "transient"]);
+        assert_eq!(stage.outcome(durable), "rejected amqp:resource-limit-exceeded");
+        assert_eq!(stage.outcome(transient), "accepted");
+        let coordinator = stage.world.clients[client].attach_coordinator("txn", &[]);
+        let token = stage.world.clients[client].declare(coordinator);
+        stage.world.run();
+        let number = stage.outcome(token).strip_prefix("declared ").and_then(|number| number.parse().ok());
+        let number = number.expect("there is room");
+        let mut bytes = Vec::new();
+        write_data(&mut bytes, b"in a transaction");
+        stage.world.clients[client].send_bytes_in(sender, number, &bytes);
+        stage.world.run();
+        let token = stage.world.clients[client].discharge(coordinator, number, false);
+        stage.world.run();
+        assert_eq!(stage.outcome(token), "accepted");
+        assert_eq!(stage.world.clients[client].bodies(receiver)[2..], ["in a transaction"]);
+        let held = stage.world.clients[client].received.clone();
+        for received in held.iter().filter(|received| received.link == receiver) {
+            stage.settle(received, &DeliveryState::Rejected { error: None });
+        }
+        assert_eq!(stage.take_bodies(&dead), ["durable", "transient", "in a transaction"]);
+    }
+}
+
+#[test]
+fn what_is_moved_to_a_full_disk_stays_where_it_is() {
+    for is_remote in [false, true] {
+        let (source, target) = (name_at(0, 2), if is_remote { name_at(1, 2) } else { other_at(0, 2) });
+        let mut stage = Stage::new(2, 1);
+        stage.send(&source, &["1", "2"]);
+        let filler = stage.sender(&target);
+        stage.world.disks.iter_mut().for_each(|disk| disk.full = true);
+        for _ in 0..60 {
+            stage.post(filler, &"f".repeat(3000));
+            stage.world.run();
+        }
+        let before = stage.depth(&target);
+        let mut operator = Operator::new(&mut stage.world, 0);
+        for operation in ["MOVE", "COPY"] {
+            let to = [("to", Value::String(&target))];
+            let answer = operator.ask(&mut stage.world, operation, ("queue", &source), &to, &[]);
+            assert_eq!(answer.status, 409, "{operation}, remote {is_remote}: {answer:?}");
+        }
+        assert_eq!((stage.depth(&source), stage.depth(&target)), (2, before), "remote {is_remote}");
+    }
+}
+
+/// What one subscription has no room for, others may have.
+#[test]
+fn a_publisher_that_wants_no_answers_is_not_cut_off_by_a_full_disk() {
+    let mut stage = Stage::new(1, 1);
+    let options = ReceiverOptions { durable: true, ..ReceiverOptions::default() };
+    let subscriber = stage.world.connect_as(0, "container");
+    stage.world.clients[subscriber].attach_receiver("sub", "topic://t", &options);
+    let listener = stage.receiver("topic://t");
+    stage.world.clients[stage.client].credit(listener, 1000);
+    let filler = stage.sender("q");
+    stage.world.disks[0].full = true;
+    for _ in 0..60 {
+        stage.post(filler, &"f".repeat(3000));
+        stage.world.run();
+    }
+    let client = stage.client;
+    let options = SenderOptions { presettled: true, ..SenderOptions::default() };
+    let publisher = stage.world.clients[client].attach_sender("publisher", "topic://t", &options);
+    stage.world.run();
+    for body in ["1", "2"] {
+        stage.post(publisher, body);
+        stage.world.run();
+    }
+    assert_eq!(stage.world.clients[client].bodies(listener), ["1", "2"]);
 }
