@@ -119,6 +119,8 @@ impl Service for Keeper {
             }
             Event::SegmentRefused { reason, .. } => self.tell.send(Told::Failed(reason)).unwrap(),
             Event::Stop => self.stopping = true,
+            // All shards are ready.
+            Event::Mail { .. } => {}
             event => panic!("nobody connects, and there is {event:?}"),
         }
     }
