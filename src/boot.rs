@@ -22,11 +22,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
 use crate::authenticate::Authenticator;
+use crate::backup::Door;
 use crate::config::{IdlePolicy, Listener, ServeSettings, SettingsError};
 use crate::control::{Control, Reload, Reread, Signals, Stop};
 use crate::doorbell::Doorbell;
 use crate::driver::{
-    self, Clock, Driver, Idle, Letter, Listening, Participants, ShardThread, Starting, Unusable, participants,
+    self, Clock, ControlPort, Driver, Idle, Letter, Listening, Participants, ShardThread, Starting, Unusable,
+    participants,
 };
 use crate::storage::StorageError;
 use cores::{CoresError, Plan};
@@ -111,9 +113,25 @@ pub fn serve(
         info!(%address, "listening");
     }
     let reload = Reload::new(reread, settings.clone(), plan.cores.len());
-    let stop = Control::new(control, clock, signals, authenticator, reload).run();
+    let door = open_door(settings, &control);
+    let stop = Control::new(control, clock, signals, authenticator, reload, door).run();
     end(threads, stop);
     Ok(stop)
+}
+
+/// Where backups can be asked for, if there is something of which one could be made.
+fn open_door(settings: &ServeSettings, control: &ControlPort) -> Option<Door> {
+    let directory = &settings.storage.as_ref()?.directory;
+    match Door::open(directory, control.bell()) {
+        Ok(door) => Some(door),
+        Err(error) => {
+            warn!(
+                "no backups can be made while this broker runs, as there is no socket in {}: {error}",
+                directory.display()
+            );
+            None
+        }
+    }
 }
 
 /// Starts a thread for each shard. All of them take in what they had before at the same time.

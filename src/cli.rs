@@ -4,8 +4,9 @@
 //! failure exits with 1 and one message that says what failed and what to do; results go to the standard output,
 //! everything else to the standard error.
 //! Left out: what the commands do (`cli::serve`, `cli::user`, `cli::message`, `cli::queue`, `cli::connections`,
-//! `cli::subscriptions`, `cli::explain`, `cli::journal`).
+//! `cli::subscriptions`, `cli::explain`, `cli::journal`, `cli::backup`).
 
+mod backup;
 mod baseline;
 mod connections;
 mod explain;
@@ -59,6 +60,7 @@ enum Command {
     Explain(explain::ExplainArguments),
     #[command(subcommand)]
     Journal(journal::JournalCommand),
+    Backup(backup::BackupArguments),
     #[command(hide = true)]
     Baseline(baseline::BaselineArguments),
 }
@@ -73,6 +75,7 @@ Examples:
   corelane subscriptions                 who gets what from topics
   corelane explain orders                why its messages are, or are not, delivered
   corelane journal verify corelane-data  whether everything in a data directory can be read
+  corelane backup corelane-data TARGET   copy a data directory, while messages flow
   corelane serve --help                  all about running a broker
   corelane help destinations             all properties of queues and topics
 
@@ -105,6 +108,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Subscriptions(arguments) => subscriptions::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Journal(command) => journal::run(&command),
+        Command::Backup(arguments) => backup::run(&arguments),
         Command::Baseline(arguments) => baseline::run(&arguments),
     };
     match result {

@@ -1,11 +1,12 @@
-//! What happens beside the shards? The control thread: it answers their SASL steps, and turns signals into a stop, or into other
-//! properties of destinations.
+//! What happens beside the shards? The control thread: it answers their SASL steps, turns signals into a stop, or into other
+//! properties of destinations, and has shards hold for backups.
 //!
 //! Invariants: signals are looked at and answers sent after every batch of mail, and an answer that is ready does not
 //! wait for the next step's milliseconds; a stop is announced once, and when the shards have not closed their
 //! connections `STOP_US_MAX` later they are ended all the same. It never waits for a shard.
 //! Left out: how mail travels and who is rung (`driver`), what a stop does to connections (`Shard`).
 
+mod backups;
 mod reload;
 mod signals;
 
@@ -15,7 +16,9 @@ use std::time::Duration;
 use corelane_shard::Mail;
 
 use crate::authenticate::Authenticator;
+use crate::backup::Door;
 use crate::driver::{Clock, ControlPort};
+use backups::Backups;
 pub use reload::{Reload, Reread};
 pub use signals::{Signal, Signals};
 
@@ -29,6 +32,7 @@ pub struct Control {
     signals: Signals,
     authenticator: Authenticator,
     reload: Reload,
+    backups: Backups,
     inbox: Vec<(usize, Mail)>,
     /// That connections are accepted was said.
     is_ready: bool,
@@ -52,7 +56,9 @@ impl Control {
         signals: Signals,
         authenticator: Authenticator,
         reload: Reload,
+        door: Option<Door>,
     ) -> Control {
+        let backups = Backups::new(door, port.shards());
         signals.ring_on_signal(port.bell());
         Control {
             port,
@@ -60,6 +66,7 @@ impl Control {
             signals,
             authenticator,
             reload,
+            backups,
             inbox: Vec::new(),
             is_ready: false,
             stop_at: None,
@@ -72,6 +79,7 @@ impl Control {
             let more = self.take_mail();
             let now = self.clock.now();
             self.authenticator.handle_timeout(now);
+            self.run_backups(now);
             self.post_replies();
             if self.look_at_signals(now) {
                 tracing::warn!("stopping at once: a second signal came");
@@ -101,15 +109,34 @@ impl Control {
             tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "ready");
         }
         for (from, mail) in std::mem::take(&mut self.inbox) {
-            if let Mail::SaslStep { connection, step } = mail {
-                self.authenticator.handle_step(self.clock.now(), from, connection, step);
-                self.post_replies();
-                self.port.flush();
-            } else {
-                tracing::error!(from, "mail that is not for the control thread was dropped");
+            match mail {
+                Mail::SaslStep { connection, step } => {
+                    self.authenticator.handle_step(self.clock.now(), from, connection, step);
+                    self.post_replies();
+                    self.port.flush();
+                }
+                // Shards are waiting.
+                Mail::Backup(mail) => {
+                    self.backups.handle_mail(self.clock.now(), from, mail);
+                    self.post_of_backups();
+                    self.port.flush();
+                }
+                _ => tracing::error!(from, "mail that is not for the control thread was dropped"),
             }
         }
         more
+    }
+
+    fn run_backups(&mut self, now: u64) {
+        self.backups.take_requests(now, self.is_ready);
+        self.backups.handle_timeout(now);
+        self.post_of_backups();
+    }
+
+    fn post_of_backups(&mut self) {
+        while let Some((shard, mail)) = self.backups.poll_mail() {
+            self.port.post(shard, mail);
+        }
     }
 
     fn post_replies(&mut self) {
@@ -128,6 +155,8 @@ impl Control {
                 Signal::Stop => {
                     tracing::info!("stopping: connections are being closed");
                     self.stop_at = Some(now + STOP_US_MAX);
+                    self.backups.stop();
+                    self.post_of_backups();
                     self.port.stop_shards();
                 }
             }
@@ -152,7 +181,8 @@ impl Control {
 
     /// How long there is nothing to do.
     fn timeout(&self, now: u64) -> Option<Duration> {
-        let deadline = [self.authenticator.next_deadline(), self.stop_at].into_iter().flatten().min();
+        let deadline = [self.authenticator.next_deadline(), self.backups.next_deadline(), self.stop_at];
+        let deadline = deadline.into_iter().flatten().min();
         deadline.map(|deadline| Duration::from_micros(deadline.saturating_sub(now)))
     }
 }

@@ -4,10 +4,11 @@
 //! the small client behind `corelane send`, `receive` and `browse`. A module names only those that stand below it:
 //!
 //! ```text
-//! cli > boot > client > control > config > authenticate > driver > storage > users > doorbell, regular_file
+//! cli > boot > client > control > config > authenticate > driver > backup > storage > users > doorbell, regular_file
 //! ```
 
 pub mod authenticate;
+pub mod backup;
 pub mod boot;
 pub mod cli;
 pub mod client;

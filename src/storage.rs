@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIR/lock                  held by the process that uses the directory
+//! DIR/backup.socket         through it that process is asked for a backup
 //! DIR/layout                what is in force: format, number of the layout, shards
 //! DIR/layout-1/shard-0/0000000001.segment
 //! ```
@@ -18,6 +19,7 @@
 //! Left out: what stands in the files (`corelane_journal`), what a shard makes of it, and the writes of a running shard, which its
 //! pump makes through its ring (`driver`).
 
+mod backup;
 mod damage;
 mod directory;
 mod error;
@@ -41,14 +43,15 @@ mod scan_tests;
 #[cfg(test)]
 mod support;
 
+pub use backup::{BackupError, BackupSource, BackupTarget};
 pub use damage::{OnDamage, describe};
-pub use directory::DataDirectory;
+pub use directory::{DataDirectory, SOCKET};
 pub use error::StorageError;
 pub use helper::{Answer, Helper};
 pub use journals::{Inspected, ShardStorage};
 pub use layout::{FORMAT, Layout};
 pub use open::{Opened, StorageSettings, open};
-pub use progress::Progress;
+pub use progress::{Bytes, Progress};
 pub use restore::{Restore, restore};
 pub use scan::{Found, scan_segments};
 pub use segments::{SegmentFiles, aligned};

@@ -27,6 +27,7 @@ const MODULES: &[&str] = &[
     "config",
     "authenticate",
     "driver",
+    "backup",
     "storage",
     "users",
     "doorbell",

@@ -279,6 +279,22 @@ impl Journal {
         self.segments.contains(segment)
     }
 
+    /// A write is on its way.
+    pub fn is_writing(&self) -> bool {
+        matches!(self.state, State::Writing { .. })
+    }
+
+    /// The segments in use, with so many bytes of each from the front: while nothing is on its way, what a crash would leave. No byte
+    /// of that is written again.
+    pub fn image(&self) -> Vec<(u32, u32)> {
+        assert!(!self.is_writing(), "of a segment that is being written nobody knows how much is there");
+        let length = |number: u32, size: u32| match &self.current {
+            Some(current) if current.number == number => current.offset,
+            Some(_) | None => size,
+        };
+        self.segments.iter().map(|(number, segment)| (number, length(number, segment.size))).collect()
+    }
+
     /// Bytes of files that are in use.
     pub fn disk_bytes(&self) -> u64 {
         self.segments.iter().map(|(_, segment)| u64::from(segment.size)).sum()

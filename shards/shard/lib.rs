@@ -11,6 +11,7 @@
 mod address;
 mod attach;
 mod attach_topic;
+mod backup;
 mod body;
 mod buffers;
 mod connection;
@@ -58,6 +59,7 @@ mod turn;
 mod warnings;
 
 pub use address::is_plain_name;
+pub use backup::{BackupMail, BackupRefusal, Barrier, Image, ImageSegment};
 pub use corelane_mailbox::Lane;
 pub use counters::Counters;
 pub use destinations::{

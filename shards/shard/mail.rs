@@ -9,6 +9,7 @@ use corelane_engine::{Acquisition, ConsumerId, Origin, Outcome, Place, QueueId};
 use corelane_journal::{self as journal, TransactionName};
 use corelane_protocol::amqp10::LinkId;
 
+use crate::backup::BackupMail;
 use crate::connection::Connection;
 use crate::dead_letters::LostDeadLetter;
 use crate::destinations::Destinations;
@@ -100,6 +101,9 @@ pub enum Mail {
     AllReady,
     /// From the control thread: what destinations are like from now on.
     Destinations(Arc<Destinations>),
+
+    /// Between the control thread and shards: a backup.
+    Backup(BackupMail),
 
     /// To queues' home: messages of the broker's own making, in order.
     Forward(Vec<ForwardedMessage>),

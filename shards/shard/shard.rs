@@ -564,6 +564,7 @@ impl Shard {
             Mail::EndSubscription { name, link } => self.end_subscription(now, &name, link),
             Mail::AllReady => self.on_all_ready(),
             Mail::Destinations(destinations) => self.on_destinations(destinations),
+            Mail::Backup(mail) => self.on_backup(from, mail),
             Mail::Forward(messages) => self.receive_forwards(now, from, messages),
             Mail::Forwarded { count, bytes, lost, kept } => {
                 self.peers.forwards_answered(from, count, bytes);

@@ -10,6 +10,7 @@ use corelane_protocol::amqp10::LinkId;
 use corelane_shard::{DestinationRule, Message};
 use corelane_wire::amqp10::{DeliveryState, Encode, Header, Modified, Outcome, Sections, Value, write_data};
 
+use crate::backing_up::BackingUp;
 use crate::client::{ReceiverOptions, SenderOptions};
 use crate::disk::{Disk, DiskSetup};
 use crate::promises::{Contents, Copy, Fate, Node, Promises, Sent, Settled, Transaction};
@@ -31,6 +32,8 @@ pub struct CrashOptions {
     pub shards: Option<usize>,
     /// Crashes once, at this event, instead of as the seed says.
     pub crash_at: Option<u64>,
+    /// Backups are made meanwhile, and each is to hold what a crash would have left.
+    pub backups: bool,
 }
 
 /// What a run was.
@@ -46,6 +49,8 @@ pub struct CrashReport {
     pub transactions: u64,
     /// Disks that failed, or were full.
     pub faults: u64,
+    /// Backups that were made and judged.
+    pub backups: u64,
     pub trace: u64,
 }
 
@@ -59,6 +64,7 @@ impl CrashReport {
         self.kept += other.kept;
         self.transactions += other.transactions;
         self.faults += other.faults;
+        self.backups += other.backups;
         self.trace = self.trace.rotate_left(1) ^ other.trace;
     }
 }
@@ -75,16 +81,17 @@ pub fn crash_progress() -> (u64, u64, u64) {
 #[derive(Debug)]
 pub struct Crashing {
     options: CrashOptions,
-    world: World,
+    pub(crate) world: World,
     random: Random,
-    promises: Promises,
+    pub(crate) promises: Promises,
     /// The last nodes are subscriptions.
     queue_count: usize,
     peers: Vec<Peer>,
     /// Actions in a hundred steps.
     actions_percent: usize,
     crash_in: usize,
-    report: CrashReport,
+    pub(crate) backup: BackingUp,
+    pub(crate) report: CrashReport,
 }
 
 #[derive(Debug)]
@@ -177,6 +184,7 @@ impl Crashing {
             promises: Promises { nodes, ..Promises::default() },
             queue_count,
             peers: Vec::new(),
+            backup: BackingUp::new(options.seed),
             report: CrashReport::default(),
             options,
         };
@@ -196,6 +204,9 @@ impl Crashing {
             };
             if crashes {
                 self.stop_somehow();
+            }
+            if self.options.backups {
+                self.back_up();
             }
             let was_idle = self.random.below(100) >= self.actions_percent && !self.tick();
             if was_idle {
@@ -240,6 +251,7 @@ impl Crashing {
         for peer in 0..self.peers.len() {
             self.observe(peer);
         }
+        self.note_image();
         if let Some(client) = self.world.closed_by_broker.pop() {
             let closed = self.world.clients[client].closed.clone();
             panic!("the broker has closed the connection of {client}: {closed:?}");
@@ -277,7 +289,7 @@ impl Crashing {
     }
 
     /// Whether everything that is said will be synced.
-    fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         self.world.disks.iter().all(|disk| !disk.is_failed() && !disk.is_full())
     }
 }
@@ -608,6 +620,7 @@ impl Crashing {
     fn stop(&mut self) -> bool {
         let peers = std::mem::take(&mut self.peers);
         peers.iter().for_each(|peer| self.world.client_reads(peer.client, true));
+        self.end_backup();
         self.world.begin_stop();
         // A slow disk that takes one thing at a time needs long for all that is in line.
         for round in 0..2_000 {
@@ -634,6 +647,7 @@ impl Crashing {
         self.report.faults +=
             self.world.disks.iter().filter(|disk| disk.is_failed() || disk.is_full()).count() as u64;
         let is_sound = self.is_sound();
+        self.end_backup();
         self.world.crash();
         self.promises.all_lost(is_sound);
         if self.random.one_in(3) {
@@ -665,42 +679,12 @@ impl Crashing {
 
     fn check(&mut self, restart: &Restart) {
         assert!(!restart.is_damaged(), "nothing was damaged: {restart:?}");
-        let (mut contents, dying) = (self.contents(), self.dying());
-        dying.iter().for_each(|(message, node)| contents[*node].push((*message, u32::MAX)));
-        self.promises.check(self.world.now, &contents, 0);
-        // They come anew.
-        self.promises.copies.retain(|key, _| !dying.contains(key));
-    }
-
-    fn contents(&self) -> Contents {
-        let mut contents: Contents = vec![Vec::new(); self.promises.nodes.len()];
-        for shard in &self.world.shards {
-            shard.engine().verify();
-            for (name, queue) in shard.queues() {
-                let is_it = |node: &Node| {
-                    name == node.name || (node.name.starts_with("sub") && name.contains(&node.name))
-                };
-                let Some(node) = self.promises.nodes.iter().position(is_it) else { continue };
-                for (message, view) in shard.messages(queue) {
-                    contents[node].push((number_of(message), view.delivery_count));
-                }
-            }
-        }
-        contents
-    }
-
-    /// What was found dead at a start and is on its way: number, and where it goes.
-    fn dying(&self) -> Vec<(usize, usize)> {
-        let letters = self.world.shards.iter().flat_map(|shard| shard.dead_letters());
-        let dying = letters.filter_map(|(name, message)| {
-            let died_in = self.promises.nodes.iter().find(|node| node.name == name)?;
-            Some((number_of(message), died_in.dead_letter?))
-        });
-        dying.collect()
+        check(&self.world, &mut self.promises);
     }
 
     /// One last crash, then everything is taken, and after another crash nothing is there.
     fn finish(&mut self) {
+        self.end_backup();
         for disk in &mut self.world.disks {
             (disk.full, disk.fails_next) = (false, false);
         }
@@ -733,9 +717,45 @@ impl Crashing {
         }
         self.report.crashes += 1;
         self.start_again(false);
-        let left = self.contents();
+        let left = contents(&self.world, &self.promises.nodes);
         assert!(left.iter().all(Vec::is_empty), "everything was taken, and is there: {left:?}");
     }
+}
+
+/// What is there after a start is what may and must be there.
+pub(crate) fn check(world: &World, promises: &mut Promises) {
+    let (mut contents, dying) = (contents(world, &promises.nodes), dying(world, &promises.nodes));
+    dying.iter().for_each(|(message, node)| contents[*node].push((*message, u32::MAX)));
+    promises.check(world.now, &contents, 0);
+    // They come anew.
+    promises.copies.retain(|key, _| !dying.contains(key));
+}
+
+fn contents(world: &World, nodes: &[Node]) -> Contents {
+    let mut contents: Contents = vec![Vec::new(); nodes.len()];
+    for shard in &world.shards {
+        shard.engine().verify();
+        for (name, queue) in shard.queues() {
+            let is_it = |node: &Node| {
+                name == node.name || (node.name.starts_with("sub") && name.contains(&node.name))
+            };
+            let Some(node) = nodes.iter().position(is_it) else { continue };
+            for (message, view) in shard.messages(queue) {
+                contents[node].push((number_of(message), view.delivery_count));
+            }
+        }
+    }
+    contents
+}
+
+/// What was found dead at a start and is on its way: number, and where it goes.
+fn dying(world: &World, nodes: &[Node]) -> Vec<(usize, usize)> {
+    let letters = world.shards.iter().flat_map(|shard| shard.dead_letters());
+    let dying = letters.filter_map(|(name, message)| {
+        let died_in = nodes.iter().find(|node| node.name == name)?;
+        Some((number_of(message), died_in.dead_letter?))
+    });
+    dying.collect()
 }
 
 /// The number that a message's body begins with.

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use corelane_journal::Write;
-use corelane_shard::{Effect, Event};
+use corelane_shard::{Effect, Event, ImageSegment};
 
 use crate::random::Random;
 
@@ -223,6 +223,17 @@ impl Disk {
     /// What is in a file.
     pub fn bytes(&self, segment: u32) -> &[u8] {
         &self.files[&segment].bytes
+    }
+
+    /// What a backup copies of a segment: all that belongs to it has been synced.
+    pub(crate) fn copy(&self, segment: ImageSegment) -> Vec<u8> {
+        let file = self.files.get(&segment.number).expect("what is copied is not freed");
+        file.bytes[..file.bytes.len().min(segment.bytes as usize)].to_vec()
+    }
+
+    /// A file that was copied here.
+    pub(crate) fn put_file(&mut self, number: u32, bytes: Vec<u8>) {
+        self.files.insert(number, File { synced: bytes.len(), bytes, writes: Vec::new() });
     }
 
     /// Whether these bytes stand anywhere on the disk.

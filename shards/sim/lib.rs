@@ -10,6 +10,7 @@
 //! Tests of one situation drive a [`World`] themselves. A [`Simulation`] does everything at once: a `plan` drawn from the seed, a
 //! `workload` that follows it, `faults`, an `oracle` that knows what may happen to a message, `checkers` of the shards' own state.
 
+mod backing_up;
 mod changing;
 mod checkers;
 mod client;

@@ -46,6 +46,9 @@ struct Arguments {
     /// With --crashes: the one crash is at this event.
     #[arg(long, value_name = "EVENT", requires = "crashes")]
     crash_at: Option<u64>,
+    /// With --crashes: backups are made meanwhile, and each is judged as a crash would be.
+    #[arg(long, requires = "crashes")]
+    backups: bool,
     /// One line for each seed.
     #[arg(long, short)]
     verbose: bool,
@@ -102,7 +105,8 @@ fn crashes(arguments: &Arguments, seeds: Range<u64>, started: Instant) {
             None => vec![arguments.crash_at],
         };
         for crash_at in moments {
-            let options = CrashOptions { seed, events: arguments.events, shards: arguments.shards, crash_at };
+            let Arguments { events, shards, backups, .. } = *arguments;
+            let options = CrashOptions { seed, events, shards, crash_at, backups };
             let report = Crashing::new(options).run();
             if arguments.verbose {
                 println!("seed {seed}: {report:?}");

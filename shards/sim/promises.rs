@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A message, and what became of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sent {
     /// The queues that it goes to.
     pub(crate) to: Vec<usize>,
@@ -41,7 +41,7 @@ pub(crate) enum Settled {
     ForGood,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Copy {
     pub(crate) delivered: u32,
     pub(crate) settled: Settled,
@@ -62,7 +62,7 @@ pub(crate) enum Fate {
     RolledBack,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Transaction {
     pub(crate) fate: Fate,
     pub(crate) posts: Vec<usize>,
@@ -80,7 +80,7 @@ pub(crate) struct Node {
 /// What is in a queue: number, failed deliveries.
 pub(crate) type Contents = Vec<Vec<(usize, u32)>>;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Promises {
     pub(crate) nodes: Vec<Node>,
     pub(crate) messages: Vec<Sent>,

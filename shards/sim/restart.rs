@@ -38,6 +38,7 @@ impl World {
         lanes.for_each(std::collections::VecDeque::clear);
         self.disks.iter_mut().for_each(crate::disk::Disk::crash);
         self.closed_by_broker.clear();
+        self.forget_backup();
     }
 
     /// The broker starts after a crash, and is ready.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use corelane_protocol::amqp10::{self, Sasl};
 use corelane_shard::{
-    ConnectionSlot, DestinationRule, Destinations, Effect, Event, Lane, Mail, Peer, SaslReply, Shard,
-    ShardConfig, Socket, home_shard,
+    BackupRefusal, Barrier, ConnectionSlot, DestinationRule, Destinations, Effect, Event, Image, Lane, Mail,
+    Peer, SaslReply, Shard, ShardConfig, Socket, home_shard,
 };
 
 use crate::client::Client;
@@ -98,6 +98,9 @@ pub struct World {
     pub warnings: Vec<String>,
     /// A hash of all events.
     pub trace: u64,
+    pub(crate) barrier: Barrier,
+    /// What a backup is to be made of, until somebody takes note.
+    pub(crate) image: Option<Result<Image, BackupRefusal>>,
     /// Clients whose connections a shard has closed, until somebody takes note.
     pub(crate) closed_by_broker: Vec<usize>,
 }
@@ -136,13 +139,24 @@ struct SimSocket {
 
 impl World {
     pub fn new(setup: &Setup) -> Self {
+        let mut world = World::without_shards(setup);
+        world.begin_shards();
+        if !world.disks.is_empty() {
+            world.recover();
+            world.run();
+        }
+        world
+    }
+
+    /// No broker has been started in it yet.
+    pub(crate) fn without_shards(setup: &Setup) -> Self {
         let client_sasl = match setup.login {
             true => Sasl::Plain { user: "sim".into(), password: "".into() },
             false => Sasl::Absent,
         };
         let participants = setup.shards + 1;
         let disk = |(index, disk): (usize, DiskSetup)| Disk::new(disk, setup.seed ^ (index as u64 + 1) << 40);
-        let mut world = World {
+        World {
             now: 1_000_000_000_000_000,
             shards: Vec::new(),
             clients: Vec::new(),
@@ -169,14 +183,10 @@ impl World {
             events: 0,
             warnings: Vec::new(),
             trace: 0,
+            barrier: Barrier::new(setup.shards),
+            image: None,
             closed_by_broker: Vec::new(),
-        };
-        world.begin_shards();
-        if !world.disks.is_empty() {
-            world.recover();
-            world.run();
         }
-        world
     }
 
     /// Shards in the place of those that were.
@@ -478,17 +488,27 @@ impl World {
         true
     }
 
-    /// The control thread: lets everyone in.
+    /// The control thread: lets everyone in, and makes backups.
     fn control(&mut self) -> bool {
         let control = self.shards.len();
         let mut acted = false;
         for from in 0..control {
             while let Some(mail) = self.lanes[control][from][Lane::Control as usize].pop_front() {
                 acted = true;
-                if let Mail::SaslStep { connection, .. } = mail {
-                    let reply = SaslReply::Accepted { user: Some("sim".to_owned()), additional: Vec::new() };
-                    let answer = Mail::SaslReply { connection, reply };
-                    self.lanes[from][control][Lane::Control as usize].push_back(answer);
+                match mail {
+                    Mail::SaslStep { connection, .. } => {
+                        let user = Some("sim".to_owned());
+                        let reply = SaslReply::Accepted { user, additional: Vec::new() };
+                        let answer = Mail::SaslReply { connection, reply };
+                        self.lanes[from][control][Lane::Control as usize].push_back(answer);
+                    }
+                    Mail::Backup(mail) => {
+                        if let Some(image) = self.barrier.handle(from, mail) {
+                            self.image = Some(image);
+                        }
+                        self.post_of_barrier();
+                    }
+                    _ => {}
                 }
             }
         }

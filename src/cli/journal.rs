@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use corelane_journal::{Message, Places, Position, Record, Returned, TransactionName};
@@ -55,7 +55,8 @@ pub(super) struct DumpArguments {
 pub(super) fn run(command: &JournalCommand) -> anyhow::Result<u8> {
     let mut output = BufWriter::new(io::stdout().lock());
     let result = match command {
-        JournalCommand::Verify(arguments) => verify(arguments, &mut output),
+        JournalCommand::Verify(arguments) => verify(&arguments.directory, &mut output)
+            .map(|found| if found.damaged == 0 { DONE } else { FAILED }),
         JournalCommand::Dump(arguments) => dump(arguments, &mut output),
     };
     let flushed = result.and_then(|code| Ok(output.flush().map(|()| code)?));
@@ -70,11 +71,25 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn verify(arguments: &DirectoryArgument, output: &mut impl Write) -> anyhow::Result<u8> {
-    let inspected = Inspected::open(&arguments.directory)?;
-    let mut count = 0;
+/// What there is in a data directory.
+#[derive(Debug, Default)]
+pub(super) struct Verified {
+    pub(super) queues: usize,
+    pub(super) messages: usize,
+    /// Of the files in use.
+    pub(super) bytes: u64,
+    /// Places that cannot be read.
+    pub(super) damaged: usize,
+}
+
+/// Reads everything, and says what is there and what cannot be read.
+pub(super) fn verify(directory: &Path, output: &mut impl Write) -> anyhow::Result<Verified> {
+    let inspected = Inspected::open(directory)?;
+    let mut found = Verified { bytes: inspected.used_bytes(), ..Verified::default() };
     for (index, shard) in inspected.shards.iter().enumerate() {
         let recovered = &shard.recovered;
+        found.queues += recovered.queues.len();
+        found.messages += recovered.messages.len();
         let stop = if recovered.clean { "stopped in order" } else { "did not stop in order" };
         writeln!(
             output,
@@ -91,16 +106,16 @@ fn verify(arguments: &DirectoryArgument, output: &mut impl Write) -> anyhow::Res
             )?;
         }
         for damage in &recovered.end.damage {
-            count += 1;
+            found.damaged += 1;
             writeln!(output, "{}", describe(damage, index as u16, &shard.files, recovered))?;
         }
     }
-    match count {
+    match found.damaged {
         0 => writeln!(output, "no damage")?,
         1 => writeln!(output, "1 place is damaged")?,
-        _ => writeln!(output, "{count} places are damaged")?,
+        count => writeln!(output, "{count} places are damaged")?,
     }
-    Ok(if count == 0 { DONE } else { FAILED })
+    Ok(found)
 }
 
 fn dump(arguments: &DumpArguments, output: &mut impl Write) -> anyhow::Result<u8> {

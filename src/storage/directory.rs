@@ -11,7 +11,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
+
+/// Through it the broker that uses the directory is asked for backups of it.
+pub const SOCKET: &str = "backup.socket";
 
 /// What marks the folder of a layout that is put aside.
 const DAMAGED: &str = "damaged";

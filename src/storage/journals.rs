@@ -2,6 +2,7 @@
 
 use super::directory::DataDirectory;
 use super::error::StorageError;
+use super::layout::Layout;
 use super::progress::{Bytes, Progress};
 use super::scan::{Found, read_segment};
 use super::segments::SegmentFiles;
@@ -35,14 +36,23 @@ pub(super) struct Journals {
 #[derive(Debug)]
 pub struct Inspected {
     pub shards: Vec<ShardStorage>,
-    _directory: DataDirectory,
+    directory: DataDirectory,
 }
 
 impl Inspected {
     pub fn open(path: &Path) -> Result<Self, StorageError> {
         let directory = DataDirectory::open_to_read(path)?;
         let Journals { shards, .. } = read_journals(&directory, SEGMENT_BYTES, false)?;
-        Ok(Inspected { shards, _directory: directory })
+        Ok(Inspected { shards, directory })
+    }
+
+    /// Of all segments in use.
+    pub fn used_bytes(&self) -> u64 {
+        used_bytes(&self.shards)
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        self.directory.layout()
     }
 
     /// Gives `each` every record in the segments in use, with its shard, from the oldest segment of each to the newest.

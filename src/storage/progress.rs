@@ -73,7 +73,7 @@ impl Progress {
 
 /// A number of bytes as somebody reads it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bytes(pub(super) u64);
+pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -98,10 +98,11 @@ impl Shard {
             taken,
             waits,
             stopped,
+            backup,
             ..
         } = &mut **durability;
         let is_short = journal.is_short();
-        if *waits || (stopped.is_some() && line.is_empty()) {
+        if *waits || backup.holds() || (stopped.is_some() && line.is_empty()) {
             return false;
         }
         let completed = journal.completed();

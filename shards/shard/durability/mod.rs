@@ -10,6 +10,8 @@
 //!   store, settle, commit … ──say──→ line ──write_batch──→ Effect::Write ··· Event::Written ──→ promises, in order
 //! ```
 //!
+//! A backup holds all shards at an instant, and no segment is freed while it is copied (`backup`).
+//!
 //! Invariants:
 //! - what is said is written in the order in which it was said, and what stands in one group is written in one batch;
 //! - a message has a position ⟺ a batch with its record has begun;
@@ -18,6 +20,7 @@
 //!
 //! Left out: how records lie on the disk (`corelane-journal`), files (the driver).
 
+mod backup;
 mod batch;
 mod cleaning;
 mod definition;
@@ -38,6 +41,7 @@ use crate::limits::SEGMENT_RETRY_US;
 use crate::mail::{Arrived, TransactionKey};
 use crate::message::Message;
 use crate::queues::{QueueKind, QueueNode};
+use backup::BackupState;
 use batch::Placing;
 use cleaning::Cleaning;
 use leaving::Leaving;
@@ -86,6 +90,7 @@ pub(crate) struct Durability {
     waits: bool,
     /// What was said last is that the shard has stopped. Nothing more is written then but what comes from other shards.
     stopped: Option<Ticket>,
+    backup: BackupState,
     /// Kept for their memory.
     placing: Placing,
     removals: Vec<Removal>,
@@ -214,6 +219,7 @@ impl Durability {
             removals: Vec::new(),
             waits: false,
             stopped: None,
+            backup: BackupState::None,
             taken: Vec::new(),
         }
     }
@@ -456,10 +462,7 @@ impl Shard {
         match result {
             Ok(()) => {
                 durability.journal.handle_synced(write);
-                let freed = durability.journal.take_freed();
-                if !freed.is_empty() {
-                    self.effects.push(Effect::FreeSegments { numbers: freed });
-                }
+                self.release_freed();
             }
             Err(reason) => {
                 durability.journal.handle_failed();
@@ -471,6 +474,7 @@ impl Shard {
                 self.effects.push(Effect::Warn { text });
             }
         }
+        self.answer_backup();
     }
 
     /// Whether a write has failed.

@@ -3,7 +3,7 @@
 use corelane_sim::{CrashOptions, CrashReport, Crashing};
 
 fn run(seed: u64, events: u64, crash_at: Option<u64>) -> CrashReport {
-    Crashing::new(CrashOptions { seed, events, shards: None, crash_at }).run()
+    Crashing::new(CrashOptions { seed, events, shards: None, crash_at, backups: false }).run()
 }
 
 #[test]
@@ -25,6 +25,17 @@ fn s39_what_was_promised_is_there_after_a_crash_at_every_event() {
             run(seed, 300, Some(crash_at));
         }
     }
+}
+
+#[test]
+fn a_backup_is_what_a_crash_would_have_left() {
+    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40);
+    let mut backups = 0;
+    for seed in 3000..3000 + seeds {
+        let options = CrashOptions { seed, events: 3_000, shards: None, crash_at: None, backups: true };
+        backups += Crashing::new(options).run().backups;
+    }
+    assert!(backups > seeds, "{backups} backups");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! What is there after a crash? Messages and queues (`messages`, `queues`), dead letters and what moves (`moves`, `dying`), transactions
+//! What is there after a crash, or in a backup (`backups`)? Messages and queues (`messages`, `queues`), dead letters and what moves (`moves`, `dying`), transactions
 //! (`transactions`), the disk itself (`disk`).
 
+mod backups;
 mod disk;
 mod dying;
 mod messages;
