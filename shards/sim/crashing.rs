@@ -148,14 +148,18 @@ impl Crashing {
             files_max: if random.one_in(4) { 5 + random.below(4) } else { usize::MAX },
             latency_us_max,
         };
+        let goes_far = random.one_in(2);
         let mut nodes: Vec<Node> = Vec::new();
         let mut rules = Vec::new();
         for shard in 0..shards {
             let names: Vec<String> = names_homed_at(shard, shards).take(3).collect();
-            let dead = nodes.len() + 2;
+            // On this shard or on the next one.
+            let dead_at = if goes_far { (shard + 1) % shards } else { shard };
+            let dead = 3 * dead_at + 2;
+            let dead_name = names_homed_at(dead_at, shards).nth(2).expect("there are many");
             rules.push(DestinationRule {
                 pattern: names[0].clone(),
-                dead_letter: Some(names[2].as_str().into()),
+                dead_letter: Some(dead_name.as_str().into()),
                 ..DestinationRule::default()
             });
             rules.push(DestinationRule {

@@ -217,7 +217,6 @@ impl Promises {
         );
         self.decide(now, &there);
         for (message, node) in &there {
-            // Both are on the same shard.
             let is_half = self.nodes[*node].dead_letter.is_some_and(|dead| there.contains(&(*message, dead)));
             assert!(!is_half, "{message} is where it died, {}, and where it went", self.nodes[*node].name);
             self.check_there(now, *message, *node);
