@@ -16,7 +16,7 @@ use crate::storage::{BackupError, BackupSource, BackupTarget, Bytes, StorageErro
 ///
 /// The copy is what a crash at one instant would have left, over all shards: everything that was accepted until then is in it, and
 /// `corelane serve --data-dir TARGET` starts from it. If a broker uses the directory it waits with its promises until the writes that
-/// are on their way are done, for milliseconds, and goes on; it frees none of its files until everything is copied, so it may need more
+/// are on their way are synced, and goes on; it frees none of its files until everything is copied, so it may need more
 /// room meanwhile.
 ///
 /// Whoever may use the directory may make a backup of it: the broker is asked through a socket in it. One backup is made at a time.

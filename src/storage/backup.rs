@@ -252,6 +252,12 @@ impl From<StorageError> for BackupError {
 impl fmt::Display for BackupError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            BackupError::Storage(StorageError::Full { path, error }) => write!(
+                formatter,
+                "there is no room for the backup on the disk of {}: {error}. What was copied is deleted: make room, or name a \
+                 directory on another disk",
+                path.display()
+            ),
             BackupError::Storage(error) => error.fmt(formatter),
             BackupError::NotEmpty { path, name } => write!(
                 formatter,
@@ -276,3 +282,45 @@ impl fmt::Display for BackupError {
 }
 
 impl std::error::Error for BackupError {}
+
+#[cfg(test)]
+mod tests {
+    use super::super::directory::DataDirectory;
+    use super::super::support::{Author, queue, start};
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn a_copy_that_is_not_completed_is_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("data");
+        let mut author = Author::new(start(&directory, 1).shards.remove(0));
+        author.say_thing(|batch| batch.queue(&queue(1, "orders"), None));
+        drop(author);
+        let source = BackupSource::stopped(&directory).unwrap();
+        let (new, empty) = (folder.path().join("new"), folder.path().join("empty"));
+        fs::create_dir(&empty).unwrap();
+        for path in [&new, &empty] {
+            let mut target = BackupTarget::make(path, &directory).unwrap();
+            let stopped = target.copy(&source, &mut || Err(BackupError::Stopped("nobody wants it")));
+            assert_eq!(
+                stopped.unwrap_err().to_string(),
+                "nobody wants it, so the backup is not complete, and is deleted"
+            );
+            assert!(path.join("layout-1/shard-0").exists());
+        }
+        assert!(!new.exists() && fs::read_dir(&empty).unwrap().next().is_none());
+        let mut target = BackupTarget::make(&empty, &directory).unwrap();
+        target.copy(&source, &mut || Ok(())).unwrap();
+        assert!(DataDirectory::open_to_read(&empty).is_err(), "it is not complete yet");
+        target.complete(&source).unwrap();
+        assert_eq!(Inspected::open(&empty).unwrap().shards[0].recovered.queues.len(), 1);
+    }
+
+    #[test]
+    fn that_there_is_no_room_is_told() {
+        let full = StorageError::of("write to", Path::new("/mnt/x"), io::ErrorKind::StorageFull.into());
+        let message = BackupError::from(full).to_string();
+        assert!(message.starts_with("there is no room for the backup on the disk of /mnt/x"), "{message}");
+    }
+}
