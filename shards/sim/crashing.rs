@@ -142,7 +142,8 @@ impl Crashing {
         // Each record goes by itself, unless it belongs together with others; so much padding is not worth cleaning.
         let is_split = random.one_in(4);
         let disk = DiskSetup {
-            segment_bytes: 4096 * (10 + random.below(13) as u32),
+            // In smaller ones what is alive takes less than half, so that cleaning never comes to an end.
+            segment_bytes: 4096 * (16 + random.below(13) as u32),
             batch_bytes_max: if is_split { 1 } else { 4096 * (1 + random.below(3) as u32) },
             segments_idle_max: if is_split { 1000 } else { 2 + random.below(2) as u32 },
             files_max: if random.one_in(4) { 5 + random.below(4) } else { usize::MAX },
