@@ -313,3 +313,37 @@ fn what_is_taken_before_it_is_written_is_taken_together_with_the_rest() {
     }
     assert!(crashes > 5);
 }
+
+/// What is decided is kept until all have done it, and not for longer.
+#[test]
+fn decisions_that_all_have_done_are_forgotten() {
+    let disk = DiskSetup { files_max: 1000, ..DiskSetup::default() };
+    let mut stage = Stage::with(&Setup { disk: Some(disk), ..Setup::durable(2, 1) });
+    let client = stage.client;
+    let coordinator = stage.world.clients[client].attach_coordinator("txn", &[]);
+    let queues = [name_at(0, 2), name_at(1, 2)];
+    let senders = queues.each_ref().map(|queue| stage.sender(queue));
+    let receivers = queues.each_ref().map(|queue| stage.receiver(queue));
+    receivers.iter().for_each(|receiver| stage.world.clients[client].credit(*receiver, 10_000));
+    for n in 0..150 {
+        let token = stage.world.clients[client].declare(coordinator);
+        stage.world.run();
+        let number = stage.outcome(token).strip_prefix("declared ").and_then(|number| number.parse().ok());
+        let number = number.expect("there is room");
+        for sender in senders {
+            let mut bytes = Vec::new();
+            durable().encode(&mut bytes);
+            write_data(&mut bytes, format!("{n}").as_bytes());
+            stage.world.clients[client].send_bytes_in(sender, number, &bytes);
+        }
+        let token = stage.world.clients[client].discharge(coordinator, number, false);
+        stage.world.run();
+        assert_eq!(stage.outcome(token), "accepted");
+        receivers.iter().for_each(|receiver| stage.world.clients[client].accept_all(*receiver));
+        stage.world.run();
+    }
+    assert!(stage.world.disks[0].freed > 10, "{}", stage.world.disks[0].freed);
+    for disk in &stage.world.disks {
+        assert!(disk.segments().len() <= 8, "{:?}", disk.segments());
+    }
+}
