@@ -28,6 +28,12 @@ impl<M: Message> Engine<M> {
         }
         let mut matched = std::mem::take(&mut self.matched);
         self.work += self.match_classes(&self.queues[queue].browse_matching, entry, &mut matched);
+        if self.store.entry(entry).is_away() {
+            // Whether it is for them they see when it has been read.
+            let browsers = self.queues[queue].consumers.iter(&self.consumers);
+            let browsers = browsers.filter(|index| self.consumers[*index].browser.is_some());
+            matched.extend(browsers.map(|index| self.consumers[index].class));
+        }
         let plain = self.queues[queue].browse_plain;
         if plain != NONE {
             matched.push(plain);
@@ -80,12 +86,13 @@ impl<M: Message> Engine<M> {
                 return Next::Busy;
             }
             *steps -= 1;
-            browser.late = ordinal + 1;
             let passed = place.sequence() < browser.cursors[place.level()];
-            if passed
-                && let Some(entry) = self.find(queue, *place)
-                && self.is_visible(now, index, entry)
-            {
+            let entry = self.find(queue, *place).filter(|_| passed);
+            if let Some(entry) = entry.filter(|entry| self.is_to_be_read(now, *entry)) {
+                return Next::Away(entry);
+            }
+            browser.late = ordinal + 1;
+            if let Some(entry) = entry.filter(|entry| self.is_visible(now, index, *entry)) {
                 return Next::Entry { entry, owned: false };
             }
         }
@@ -100,12 +107,21 @@ impl<M: Message> Engine<M> {
                 return Next::Busy;
             }
             *steps -= 1;
+            if self.is_to_be_read(now, entry) {
+                return Next::Away(entry);
+            }
             *cursor = self.store.place(entry).sequence() + 1;
             if self.is_visible(now, index, entry) {
                 return Next::Entry { entry, owned: false };
             }
         }
         Next::Nothing
+    }
+
+    /// Whether only its message tells if an entry is for a browser.
+    fn is_to_be_read(&self, now: u64, entry: EntryRef) -> bool {
+        let stored = self.store.entry(entry);
+        stored.is_away() && stored.state() == State::Available && !stored.is_expired(now)
     }
 
     fn is_visible(&self, now: u64, index: u32, entry: EntryRef) -> bool {

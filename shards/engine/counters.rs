@@ -181,7 +181,7 @@ pub struct QueueCounters {
     pub dropped: u64,
     /// A later message of the same last-value key has come.
     pub replaced: u64,
-    /// Taken out by an operator: purged or removed.
+    /// Taken out by an operator, purged or removed, or since they could not be read any more.
     pub removed: u64,
     pub refused_publications: u64,
     pub ack_deadlines_missed: u64,

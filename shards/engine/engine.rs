@@ -69,6 +69,8 @@ pub struct Engine<M> {
     pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
     /// Queues whose producers were to wait and may go on.
     pub(crate) roomy: VecDeque<QueueId>,
+    /// Entries that somebody needs and that are not in memory.
+    pub(crate) wanted: Vec<(QueueId, Place)>,
     /// Consumers that were paused before the pull that was requested for them.
     pub(crate) unpulled: VecDeque<ConsumerId>,
     /// The last time that was told.
@@ -118,6 +120,7 @@ impl<M: Message> Engine<M> {
             returned: Vec::new(),
             dead_letters: VecDeque::new(),
             roomy: VecDeque::new(),
+            wanted: Vec::new(),
             unpulled: VecDeque::new(),
             now: 0,
             lent: None,
@@ -286,9 +289,10 @@ pub(crate) struct Reader<'a, M> {
 }
 
 impl<'a, M: Message> Reader<'a, M> {
+    /// None: the message is not in memory.
     pub(crate) fn new(store: &'a Store<M>, entry: EntryRef) -> Option<Self> {
         let entry = store.entry(entry);
-        Some(Reader { message: entry.message.as_ref()?, delivery_count: entry.delivery_count() })
+        Some(Reader { message: entry.message()?, delivery_count: entry.delivery_count() })
     }
 }
 

@@ -1,11 +1,12 @@
 //! What does the engine know about one message in one queue?
 //!
-//! An entry takes 44 bytes beside its message (its links, 8 of them, lie apart: see `store`), a running timer 20 more in the
-//! wheel: 64 together. Its place is not stored: it follows from where the entry lies.
+//! An entry takes 64 bytes without its message, its links, 8 of them, included (they lie apart: see `store`), and a running timer 20
+//! more in the wheel. Its place is not stored: it follows from where the entry lies.
 
 use crate::ids::{ConsumerId, Origin};
 use crate::list::Links;
 use crate::slots::NONE;
+use crate::stored::Stored;
 use crate::timer_wheel::TimerId;
 
 /// Names an entry inside the engine: its chunk and its position there. Valid while the entry is not vacant.
@@ -27,7 +28,10 @@ pub(crate) enum State {
 }
 
 pub(crate) struct Entry<M> {
-    pub(crate) message: Option<M>,
+    /// None: vacant.
+    stored: Option<Stored<M>>,
+    /// Bytes of the message.
+    size: u32,
     /// Two halves, so that the entry is aligned to four bytes.
     origin: [u32; 2],
     /// Microseconds since the epoch, 0 for never: 56 bits last until the year 4253.
@@ -44,18 +48,21 @@ pub(crate) struct Entry<M> {
     acquired_count: u16,
 }
 
-const _: () = assert!(size_of::<Entry<()>>() + size_of::<Links>() <= 48, "44 and the place of a message");
+const _: () =
+    assert!(size_of::<Entry<Box<()>>>() + size_of::<Links>() <= 64, "also where the message is not here");
 
 const STATE: u8 = 0b111;
 const SEEN: u8 = 1 << 3;
 const REFUSED: u8 = 1 << 4;
 const RETURNED: u8 = 1 << 5;
+const KEPT: u8 = 1 << 6;
 const KEYED: u8 = 1 << 7;
 
 impl<M> Entry<M> {
     pub(crate) fn vacant() -> Self {
         Entry {
-            message: None,
+            stored: None,
+            size: 0,
             origin: [0; 2],
             expires_at: [0; 7],
             bits: 0,
@@ -68,25 +75,67 @@ impl<M> Entry<M> {
         }
     }
 
-    /// Fills a vacant entry; its counts are 0, or were set before.
-    pub(crate) fn fill(&mut self, message: M, state: State, origin: Origin, expires_at: Option<u64>) {
-        debug_assert!(self.state() == State::Vacant && self.message.is_none() && self.timer.is_none());
-        self.message = Some(message);
+    /// Fills a vacant entry, which is available then; its counts are 0, or were set before.
+    #[inline]
+    pub(crate) fn fill(&mut self, stored: Stored<M>, size: u32, origin: Origin, expires_at: Option<u64>) {
+        debug_assert!(self.state() == State::Vacant && self.stored.is_none() && self.timer.is_none());
+        self.stored = Some(stored);
+        self.size = size;
         self.origin = [origin.0 as u32, (origin.0 >> 32) as u32];
         let micros = expires_at.map_or(0, |time| time.clamp(1, (1 << 56) - 1)).to_le_bytes();
         self.expires_at.copy_from_slice(&micros[..7]);
-        self.bits = state as u8;
+        self.bits = State::Available as u8;
         self.group = NONE;
         self.holder = NONE;
         self.acquisition = 0;
     }
 
     /// Empties the entry and gives its message back.
-    pub(crate) fn vacate(&mut self) -> M {
+    pub(crate) fn vacate(&mut self) -> Stored<M> {
         debug_assert!(self.timer.is_none() && self.state() != State::Vacant);
         self.bits = State::Vacant as u8;
         (self.delivery_count, self.acquired_count) = (0, 0);
-        self.message.take().expect("an entry that is not vacant has its message")
+        self.stored.take().expect("an entry that is not vacant has its message")
+    }
+
+    /// Its message, wherever that is.
+    pub(crate) fn stored(&self) -> Option<&Stored<M>> {
+        self.stored.as_ref()
+    }
+
+    pub(crate) fn stored_mut(&mut self) -> Option<&mut Stored<M>> {
+        self.stored.as_mut()
+    }
+
+    /// Its message, if that is in memory.
+    pub(crate) fn message(&self) -> Option<&M> {
+        match &self.stored {
+            Some(Stored::Here(message)) => Some(message),
+            Some(Stored::Away(_)) | None => None,
+        }
+    }
+
+    /// Whether its message is not in memory.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self.stored, Some(Stored::Away(_)))
+    }
+
+    /// Bytes of the message, as it was measured last.
+    pub(crate) fn size(&self) -> u64 {
+        u64::from(self.size)
+    }
+
+    pub(crate) fn set_size(&mut self, size: u32) {
+        self.size = size;
+    }
+
+    /// Whether somebody wants to know when it comes back.
+    pub(crate) fn kept(&self) -> bool {
+        self.bits & KEPT != 0
+    }
+
+    pub(crate) fn set_kept(&mut self) {
+        self.bits |= KEPT;
     }
 
     pub(crate) fn state(&self) -> State {

@@ -143,6 +143,9 @@ impl<M: Message> Engine<M> {
         let consumer = &self.consumers[owner];
         !consumer.closing
             && !consumer.refused.contains(&place)
-            && self.find(consumer.queue, place).is_some_and(|entry| self.matches(consumer.class, entry))
+            && self.find(consumer.queue, place).is_some_and(|entry| {
+                // Of what is not in memory it is known when it has been read.
+                self.store.entry(entry).is_away() || self.matches(consumer.class, entry)
+            })
     }
 }

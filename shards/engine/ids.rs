@@ -45,7 +45,7 @@ impl Place {
         Place((level as u64) << SEQUENCE_BITS | sequence)
     }
 
-    pub(crate) fn next(self) -> Self {
+    pub fn next(self) -> Self {
         Place(self.0 + 1)
     }
 

@@ -17,9 +17,12 @@
 //! The rule that holds it all up: *an entry is available and some ready consumer can take it ⇒ a consumer that can take it
 //! is Notified.* [`Engine::verify`] checks it literally.
 //!
+//! A message need not be in memory ([`Stored`]): who needs one that is not waits, and [`Engine::take_wanted`] says which (see `away`).
+//!
 //! Left out: what a message's bytes mean, durability, which messages make up a transaction, routing, and everything about links and channels.
 
 mod attach;
+mod away;
 mod browse;
 mod class;
 mod consumer;
@@ -50,6 +53,7 @@ pub mod selector;
 mod settle;
 mod slots;
 mod store;
+mod stored;
 mod timeout;
 mod timer_wheel;
 mod topics;
@@ -68,5 +72,6 @@ pub use properties::{
     Spent,
 };
 pub use redelivery::RedeliveryDelay;
-pub use restore::Restored;
+pub use restore::{Outline, Restored};
+pub use stored::{Away, Stored};
 pub use topics::{PATTERN_WORDS_MAX, TopicTrie, is_pattern_valid};

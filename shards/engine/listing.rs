@@ -4,22 +4,27 @@ use crate::counters::EntryView;
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{Place, QueueId};
+use crate::stored::Stored;
 
 /// Entries `head` looks at before it contents itself with what is in reach.
 const HEAD_STEPS_MAX: usize = 1024;
 
 impl<M: Message> Engine<M> {
     /// Everything in a queue from a place on, in the order of places, whatever its state.
-    pub fn entries(&self, queue: QueueId, from: Place) -> impl Iterator<Item = (Place, &M, EntryView)> {
+    pub fn entries(
+        &self,
+        queue: QueueId,
+        from: Place,
+    ) -> impl Iterator<Item = (Place, Stored<&M>, EntryView)> {
         let queue = self.resolve_queue(queue);
         let live = queue.into_iter().flat_map(move |queue| self.live(queue, from));
         live.filter_map(|entry| {
-            Some((self.store.place(entry), self.store.entry(entry).message.as_ref()?, self.view(entry)))
+            Some((self.store.place(entry), self.store.entry(entry).stored()?.as_ref(), self.view(entry)))
         })
     }
 
     /// Takes one message out of a queue, if nobody holds it.
-    pub fn remove(&mut self, _now: u64, queue: QueueId, place: Place) -> Option<M> {
+    pub fn remove(&mut self, _now: u64, queue: QueueId, place: Place) -> Option<Stored<M>> {
         let queue = self.resolve_queue(queue)?;
         let entry = self.find(queue, place).filter(|entry| self.store.entry(*entry).is_free())?;
         self.queues[queue].counters.removed += 1;
@@ -27,13 +32,13 @@ impl<M: Message> Engine<M> {
         Some(self.remove_entry(entry))
     }
 
-    /// The message that has been in a queue for longest, whatever its state.
+    /// The message that has been in a queue for longest, whatever its state; of those that are first on their level and in memory.
     pub fn oldest(&self, queue: QueueId) -> Option<&M> {
         let queue = self.resolve_queue(queue)?;
         let trees = self.queues[queue].entries.trees.iter();
         let firsts = trees.filter_map(|tree| self.store.first_live(tree, 0));
         firsts
-            .filter_map(|entry| self.store.entry(entry).message.as_ref())
+            .filter_map(|entry| self.store.entry(entry).message())
             .min_by_key(|message| message.enqueued_at())
     }
 

@@ -89,6 +89,8 @@ impl<M: Message> Engine<M> {
                 self.transition(consumer, ConsumerList::NonAcquiring { caught_up: false }, Cause::Requested);
             }
             ConsumerList::Notified => {}
+            // A pull follows when its next message has been read.
+            ConsumerList::NotInterested(PauseReason::Body) => {}
             ConsumerList::NotInterested(_) => return false,
         }
         self.consumers[consumer].pull_requested = true;
@@ -207,8 +209,11 @@ impl<M: Message> Engine<M> {
     /// Puts a consumer where its desire, its part and its prefetch say it belongs.
     pub(crate) fn review(&mut self, index: u32) {
         let Some(reason) = self.pause_reason(index) else {
-            if matches!(self.consumers[index].list, ConsumerList::NotInterested(_)) {
-                self.become_ready(index);
+            match self.consumers[index].list {
+                // It is told when its next message has been read.
+                ConsumerList::NotInterested(PauseReason::Body) => {}
+                ConsumerList::NotInterested(_) => self.become_ready(index),
+                ConsumerList::NonAcquiring { .. } | ConsumerList::Interested | ConsumerList::Notified => {}
             }
             return;
         };
@@ -218,9 +223,12 @@ impl<M: Message> Engine<M> {
     /// Moves a consumer to NotInterested. If it was notified, what it was told of is handed on.
     pub(crate) fn pause(&mut self, index: u32, reason: PauseReason) {
         let was_notified = self.consumers[index].list == ConsumerList::Notified;
-        let was_requested = std::mem::take(&mut self.consumers[index].pull_requested);
-        if was_requested && reason.is_of_engine() {
-            self.unpulled.push_back(self.consumer_id(index));
+        // What waits for a body is pulled for when that is there.
+        if reason != PauseReason::Body {
+            let was_requested = std::mem::take(&mut self.consumers[index].pull_requested);
+            if was_requested && reason.is_of_engine() {
+                self.unpulled.push_back(self.consumer_id(index));
+            }
         }
         self.transition(index, ConsumerList::NotInterested(reason), Cause::Paused);
         if was_notified {
@@ -343,7 +351,7 @@ impl<M: Message> Engine<M> {
         (consumer.refused.len() >= self.limits.refused_max).then_some(PauseReason::Refusals)
     }
 
-    fn become_ready(&mut self, index: u32) {
+    pub(crate) fn become_ready(&mut self, index: u32) {
         let class = self.consumers[index].class;
         if self.classes[class].mode == AcquireMode::Browse {
             self.transition(index, ConsumerList::NonAcquiring { caught_up: false }, Cause::BecameReady);

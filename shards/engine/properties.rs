@@ -3,6 +3,7 @@
 use crate::ids::{Acquisition, Origin, Place, QueueId};
 use crate::redelivery::RedeliveryDelay;
 use crate::selector::Filter;
+use crate::stored::Stored;
 
 /// What a queue is like. All of it can be changed while the queue runs, but for `non_destructive` while consumers are attached: they
 /// go on as they began.
@@ -188,7 +189,7 @@ pub enum PauseReason {
     Turn,
     /// The rest of a message that was sent to it in part comes first.
     Partial,
-    /// A body is being read for it.
+    /// Its next message is not in memory, and is being read. Set by the engine only.
     Body,
     /// By an operator.
     Suspended,
@@ -206,8 +207,8 @@ impl PauseReason {
 
     /// Set by the engine only: its owner neither sets nor ends it.
     pub fn is_of_engine(self) -> bool {
-        use PauseReason::{Prefetch, Refusals, Standby};
-        matches!(self, Standby | Prefetch | Refusals)
+        use PauseReason::{Body, Prefetch, Refusals, Standby};
+        matches!(self, Standby | Prefetch | Refusals | Body)
     }
 }
 
@@ -218,7 +219,8 @@ pub enum Pull<'a, M> {
     Delivered(Delivery<'a, M>),
     /// There is nothing for this consumer now; it is told when there is.
     Nothing,
-    /// There may be something further on; scanning for it goes on, and the consumer is told.
+    /// There may be something further on; scanning for it goes on, and the consumer is told. Or there is something, which has to be read
+    /// first: the consumer is paused ([`PauseReason::Body`]) until then.
     Scanning,
 }
 
@@ -270,7 +272,7 @@ pub enum Settled {
 /// A message that left its queue for good.
 #[derive(Debug)]
 pub struct Spent<M> {
-    pub message: M,
+    pub message: Stored<M>,
     /// Where it was. Of one that is not kept ([`Message::is_kept`](crate::Message::is_kept)) nobody asks, and it may be left out.
     pub at: Option<(QueueId, Place)>,
 }
@@ -281,7 +283,7 @@ pub struct DeadLetter<M> {
     pub queue: QueueId,
     /// Where it was.
     pub place: Place,
-    pub message: M,
+    pub message: Stored<M>,
     pub reason: DeadLetterReason,
     pub delivery_count: u32,
     pub acquired_count: u32,

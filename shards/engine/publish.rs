@@ -9,10 +9,24 @@ use crate::class::{Offer, ScanState};
 use crate::counters::{Cause, ConsumerList};
 use crate::engine::{Engine, Message, Reader};
 use crate::entry::{EntryRef, State};
-use crate::ids::{Place, QueueId};
+use crate::ids::{Origin, Place, QueueId};
 use crate::properties::{DeadLetter, DeadLetterReason, EnqueueRefusal, Publication, Spent};
 use crate::queue::{Extras, Matching};
 use crate::slots::NONE;
+use crate::stored::Stored;
+
+/// What comes to be at a new entry.
+pub(crate) struct Occupant<M> {
+    pub(crate) stored: Stored<M>,
+    pub(crate) size: usize,
+    pub(crate) is_kept: bool,
+    pub(crate) group: u32,
+    pub(crate) origin: Origin,
+    pub(crate) expires_at: Option<u64>,
+    pub(crate) held_until: Option<u64>,
+    pub(crate) pending: bool,
+    pub(crate) last_value: Option<Box<[u8]>>,
+}
 
 impl<M: Message> Engine<M> {
     /// Puts a message into a queue. If it is available at once, one ready consumer that can take it is notified.
@@ -49,42 +63,58 @@ impl<M: Message> Engine<M> {
         if !publication.pending {
             queue.counters.enqueued += 1;
         }
-        Ok(self.occupy(now, index, entry, publication, held_until, expires_at))
+        let Publication { message, origin, pending, last_value, .. } = publication;
+        let group = self.intern(index, message.group());
+        let occupant = Occupant {
+            size: size as usize,
+            is_kept: message.is_kept(),
+            stored: Stored::Here(message),
+            group,
+            origin,
+            expires_at,
+            held_until,
+            pending,
+            last_value,
+        };
+        Ok(self.occupy(now, index, entry, occupant))
+    }
+
+    /// The group of this name, with one entry more.
+    #[inline(always)]
+    pub(crate) fn intern(&mut self, queue: u32, name: Option<&str>) -> u32 {
+        name.map_or(NONE, |name| {
+            let hash = self.hasher.hash_one(name);
+            let groups = &mut self.queues[queue].groups;
+            let group = groups.intern(name, hash);
+            groups.groups[group].entries += 1;
+            group
+        })
     }
 
     /// Fills a new entry, and shows it to those that may see it.
-    #[inline]
-    pub(crate) fn occupy(
-        &mut self,
-        now: u64,
-        index: u32,
-        entry: EntryRef,
-        publication: Publication<M>,
-        held_until: Option<u64>,
-        expires_at: Option<u64>,
-    ) -> Place {
+    #[inline(always)]
+    pub(crate) fn occupy(&mut self, now: u64, index: u32, entry: EntryRef, occupant: Occupant<M>) -> Place {
+        let Occupant { stored, size, is_kept, group, origin, expires_at, held_until, pending, last_value } =
+            occupant;
         let queue = &mut self.queues[index];
         let blocks = queue.extras.has(Extras::BLOCKS);
         queue.entries.messages += 1;
-        queue.entries.bytes += publication.message.size() as u64;
-        let group = publication.message.group().map_or(NONE, |name| {
-            let hash = self.hasher.hash_one(name);
-            let group = queue.groups.intern(name, hash);
-            queue.groups.groups[group].entries += 1;
-            group
-        });
-        let stored = self.store.entry_mut(entry);
-        stored.fill(publication.message, State::Available, publication.origin, expires_at);
-        stored.group = group;
+        queue.entries.bytes += size as u64;
+        let new = self.store.entry_mut(entry);
+        new.fill(stored, short(size), origin, expires_at);
+        new.group = group;
+        if is_kept {
+            new.set_kept();
+        }
         let place = self.store.place(entry);
-        if publication.pending {
+        if pending {
             self.suspend(entry, held_until);
         } else {
             self.introduce(now, entry, held_until, false, Cause::Published);
         }
         // Now that its group knows it: the older one may be of the same.
-        if let Some(key) = publication.last_value {
-            self.note_key(index, entry, key, publication.pending || held_until.is_some());
+        if let Some(key) = last_value {
+            self.note_key(index, entry, key, pending || held_until.is_some());
         }
         if blocks {
             self.note_room(index);
@@ -177,6 +207,10 @@ impl<M: Message> Engine<M> {
         } else if state.matching.count == 0 {
             return;
         }
+        if self.store.entry(entry).is_away() {
+            // What has a filter knows it when it is read.
+            self.want(entry);
+        }
         let mut matched = std::mem::take(&mut self.matched);
         self.match_acquiring(entry, &mut matched);
         matched.retain(|class| *class == plain || self.offer(*class, place));
@@ -217,7 +251,7 @@ impl<M: Message> Engine<M> {
     }
 
     /// Removes an entry that is in no list any more.
-    pub(crate) fn remove_entry(&mut self, entry: EntryRef) -> M {
+    pub(crate) fn remove_entry(&mut self, entry: EntryRef) -> Stored<M> {
         let place = self.store.place(entry);
         let index = self.store.queue(entry);
         self.measure_lent();
@@ -226,11 +260,11 @@ impl<M: Message> Engine<M> {
             self.forget_refusals(index, place);
             self.forget_last(index, place);
         }
-        let group = self.store.entry(entry).group;
+        let (group, size) = (self.store.entry(entry).group, self.store.entry(entry).size());
         let queue = &mut self.queues[index];
         let message = self.store.remove(queue.entries.tree_mut(place), entry);
         queue.entries.messages -= 1;
-        queue.entries.bytes -= message.size() as u64;
+        queue.entries.bytes -= size;
         let blocks = queue.extras.has(Extras::BLOCKS);
         if group != NONE {
             queue.groups.groups[group].entries -= 1;
@@ -245,7 +279,7 @@ impl<M: Message> Engine<M> {
     /// Removes an entry that is in no list any more, for good.
     #[inline]
     pub(crate) fn spend(&mut self, entry: EntryRef) {
-        let is_kept = self.store.entry(entry).message.as_ref().is_some_and(Message::is_kept);
+        let is_kept = self.store.entry(entry).kept();
         let at = is_kept.then(|| (self.queue_id(self.store.queue(entry)), self.store.place(entry)));
         let message = self.remove_entry(entry);
         self.spent.push(Spent { message, at });
@@ -381,4 +415,9 @@ impl<M: Message> Engine<M> {
             self.transition(first, ConsumerList::Notified, Cause::MoreWork);
         }
     }
+}
+
+/// Bytes of a message as its entry notes them: none is larger.
+pub(crate) fn short(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
 }

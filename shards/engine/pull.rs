@@ -10,7 +10,7 @@ use crate::dispatch::Rank;
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
 use crate::ids::{Acquisition, ConsumerId, Place};
-use crate::properties::{DeadLetterReason, Delivery, Pull};
+use crate::properties::{DeadLetterReason, Delivery, PauseReason, Pull};
 use crate::queue::Extras;
 use crate::slots::NONE;
 
@@ -25,6 +25,8 @@ pub(crate) enum Next {
     Nothing,
     /// Nothing that is known yet.
     Scanning,
+    /// An entry for a browser that has to be read first.
+    Away(EntryRef),
     /// The steps are used up.
     Busy,
 }
@@ -60,8 +62,8 @@ impl<M: Message> Engine<M> {
 
     fn delivery(&self, index: u32, entry: EntryRef, browsed: bool) -> Pull<'_, M> {
         let stored = self.store.entry(entry);
-        let Some(message) = &stored.message else {
-            unreachable!("an entry that is not vacant has its message");
+        let Some(message) = stored.message() else {
+            unreachable!("what is delivered is in memory");
         };
         let acquired_count = stored.acquired_count() - u32::from(!browsed);
         Pull::Delivered(Delivery {
@@ -90,6 +92,11 @@ impl<M: Message> Engine<M> {
                     self.ring.move_to_back(&mut self.consumers, index);
                     return Pulled::Scanning;
                 }
+                Next::Entry { entry, .. } if self.store.entry(entry).is_away() => {
+                    self.want(entry);
+                    self.pause(index, PauseReason::Body);
+                    return Pulled::Scanning;
+                }
                 Next::Entry { entry, owned } => {
                     let higher = if owned { None } else { self.outranked(index, entry) };
                     if let Some(higher) = higher {
@@ -108,15 +115,18 @@ impl<M: Message> Engine<M> {
                     return Pulled::Nothing;
                 }
                 Next::Scanning => {
-                    if self.consumers[index].pull_requested {
-                        self.scan_slice(self.consumers[index].queue);
+                    let queue = self.consumers[index].queue;
+                    if self.consumers[index].pull_requested && self.queues[queue].scans.waits {
+                        self.pause(index, PauseReason::Body);
+                    } else if self.consumers[index].pull_requested {
+                        self.scan_slice(queue);
                         self.ring.move_to_back(&mut self.consumers, index);
                     } else {
                         self.transition(index, ConsumerList::Interested, Cause::FoundNothing);
                     }
                     return Pulled::Scanning;
                 }
-                Next::Busy => {
+                Next::Busy | Next::Away(_) => {
                     self.ring.move_to_back(&mut self.consumers, index);
                     return Pulled::Scanning;
                 }
@@ -140,7 +150,7 @@ impl<M: Message> Engine<M> {
         let parked = self.first_parked(index, class);
         let place = match cursor {
             Next::Entry { entry, .. } => Some(self.store.place(entry)),
-            Next::Nothing | Next::Scanning | Next::Busy => None,
+            Next::Nothing | Next::Scanning | Next::Busy | Next::Away(_) => None,
         };
         let shared = [parked, place].into_iter().flatten().min();
         if let Some(shared) = shared.and_then(|place| self.find(queue, place))
@@ -228,7 +238,8 @@ impl<M: Message> Engine<M> {
     fn candidate(&self, class: u32, place: Place) -> Option<EntryRef> {
         let entry = self.find_takeable(self.classes[class].queue, place)?;
         // What has been away may have come back changed, or with other counts, and filters can ask for these.
-        (self.store.entry(entry).acquired_count() == 0 || self.matches(class, entry)).then_some(entry)
+        let stored = self.store.entry(entry);
+        (stored.acquired_count() == 0 || stored.is_away() || self.matches(class, entry)).then_some(entry)
     }
 
     /// Whether there is an entry for some consumer of a class, as far as it is known.
@@ -406,6 +417,11 @@ impl<M: Message> Engine<M> {
                 let caught_up = ConsumerList::NonAcquiring { caught_up: true };
                 self.transition(index, caught_up, Cause::FoundNothing);
                 Pulled::Nothing
+            }
+            Next::Away(entry) => {
+                self.want(entry);
+                self.pause(index, PauseReason::Body);
+                Pulled::Scanning
             }
             Next::Scanning | Next::Busy => {
                 let reading = ConsumerList::NonAcquiring { caught_up: false };

@@ -128,6 +128,8 @@ pub(crate) struct Scans {
     pub(crate) alone: List<Scan>,
     /// Whose turn it is, when there are both.
     pub(crate) sweep_next: bool,
+    /// The next entry's message is not in memory.
+    pub(crate) waits: bool,
     /// In the engine's list of queues with scans to do.
     pub(crate) links: Links,
     pub(crate) listed: bool,
@@ -350,6 +352,7 @@ impl Scans {
             waiting: List::new(),
             alone: List::new(),
             sweep_next: false,
+            waits: false,
             links: Links::UNLINKED,
             listed: false,
         }

@@ -4,26 +4,49 @@
 //! comes later stands behind. Limits are not asked: what was in the queue is in it.
 
 use crate::engine::{Engine, Message};
-use crate::ids::{Place, QueueId};
+use crate::ids::{Origin, Place, QueueId};
 use crate::limits::LEVELS;
-use crate::properties::Publication;
+use crate::publish::Occupant;
+use crate::stored::Stored;
 
 /// An entry as it was.
 #[derive(Debug)]
 pub struct Restored<M> {
     pub place: Place,
-    pub publication: Publication<M>,
+    pub stored: Stored<M>,
+    pub outline: Outline,
+    /// Microseconds since the epoch.
+    pub expires_at: Option<u64>,
+    pub held_until: Option<u64>,
+    pub last_value: Option<Box<[u8]>>,
     pub delivery_count: u32,
     pub acquired_count: u32,
+}
+
+/// What the engine knows of a message that it does not have.
+#[derive(Clone, Debug)]
+pub struct Outline {
+    /// As [`Message::size`] tells it.
+    pub size: usize,
+    /// As [`Message::group`] tells it.
+    pub group: Option<Box<str>>,
+    /// As [`Message::is_kept`] tells it.
+    pub is_kept: bool,
+}
+
+impl Outline {
+    pub fn of(message: &impl Message) -> Self {
+        Outline { size: message.size(), group: message.group().map(Into::into), is_kept: message.is_kept() }
+    }
 }
 
 impl<M: Message> Engine<M> {
     /// Puts an entry back to its place, behind all others of its level. What has expired meanwhile leaves the queue as it does
     /// otherwise. The message again, if the queue is not there, or the place is not behind the others.
-    pub fn restore(&mut self, now: u64, queue: QueueId, restored: Restored<M>) -> Result<(), M> {
-        let Restored { place, publication, delivery_count, acquired_count } = restored;
+    pub fn restore(&mut self, now: u64, queue: QueueId, restored: Restored<M>) -> Result<(), Stored<M>> {
+        let Restored { place, stored, outline, expires_at, held_until, last_value, .. } = restored;
         let Some(index) = self.resolve_queue(queue).filter(|_| place.level() < LEVELS) else {
-            return Err(publication.message);
+            return Err(stored);
         };
         self.now = now;
         let entries = &mut self.queues[index].entries;
@@ -32,17 +55,26 @@ impl<M: Message> Engine<M> {
         }
         let tree = entries.tree_mut(place);
         if place.sequence() < tree.next {
-            return Err(publication.message);
+            return Err(stored);
         }
         tree.next = place.sequence();
         let Some(entry) = self.store.append(tree, index, place.level()) else {
-            return Err(publication.message);
+            return Err(stored);
         };
-        self.store.entry_mut(entry).set_counts(delivery_count, acquired_count);
-        let held_until = publication.held_until.filter(|until| *until > now);
-        let expires_at = publication.expires_at;
+        self.store.entry_mut(entry).set_counts(restored.delivery_count, restored.acquired_count);
         self.queues[index].counters.enqueued += 1;
-        self.occupy(now, index, entry, publication, held_until, expires_at);
+        let occupant = Occupant {
+            stored,
+            size: outline.size,
+            is_kept: outline.is_kept,
+            group: self.intern(index, outline.group.as_deref()),
+            origin: Origin(0),
+            expires_at,
+            held_until: held_until.filter(|until| *until > now),
+            pending: false,
+            last_value,
+        };
+        self.occupy(now, index, entry, occupant);
         Ok(())
     }
 
@@ -54,14 +86,20 @@ impl<M: Message> Engine<M> {
     }
 
     /// The message at a place, if it is still there, whatever its state.
-    pub fn message_at(&self, queue: QueueId, place: Place) -> Option<&M> {
+    pub fn message_at(&self, queue: QueueId, place: Place) -> Option<Stored<&M>> {
         let entry = self.find(self.resolve_queue(queue)?, place)?;
-        self.store.entry(entry).message.as_ref()
+        Some(self.store.entry(entry).stored()?.as_ref())
     }
 
-    /// The same, to be changed in what the engine does not ask about.
-    pub fn message_at_mut(&mut self, queue: QueueId, place: Place) -> Option<&mut M> {
+    /// The same, to be changed in what the engine does not ask about: the message, or where it is.
+    pub fn message_at_mut(&mut self, queue: QueueId, place: Place) -> Option<&mut Stored<M>> {
         let entry = self.find(self.resolve_queue(queue)?, place)?;
-        self.store.entry_mut(entry).message.as_mut()
+        self.store.entry_mut(entry).stored_mut()
+    }
+
+    /// Whether the message at a place is there and kept ([`Message::is_kept`]).
+    pub fn is_kept_at(&self, queue: QueueId, place: Place) -> bool {
+        let entry = self.resolve_queue(queue).and_then(|queue| self.find(queue, place));
+        entry.is_some_and(|entry| self.store.entry(entry).kept())
     }
 }

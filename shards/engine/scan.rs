@@ -40,7 +40,13 @@ impl<M: Message> Engine<M> {
             ScanState::Waiting => scans.waiting.push_back(&mut self.classes, class),
             ScanState::Sweeping => scans.sweeping.push_back(&mut self.classes, class),
         }
-        let wanted = !scans.is_idle();
+        self.list_scans(queue);
+    }
+
+    /// Puts a queue on the list of those with scans to do, or takes it off.
+    pub(crate) fn list_scans(&mut self, queue: u32) {
+        let scans = &mut self.queues[queue].scans;
+        let wanted = !scans.is_idle() && !scans.waits;
         if std::mem::replace(&mut scans.listed, wanted) != wanted {
             match wanted {
                 true => self.scanning.push_back(&mut self.queues, queue),
@@ -96,6 +102,9 @@ impl<M: Message> Engine<M> {
                 self.keep_going(class);
                 return;
             }
+            if self.store.entry(entry).is_away() {
+                return self.await_scan(queue, entry);
+            }
             self.counters.scanned += 1;
             self.work += self.classes[class].node_count() as u64;
             let place = self.store.place(entry);
@@ -126,6 +135,9 @@ impl<M: Message> Engine<M> {
                 }
                 return;
             };
+            if self.store.entry(entry).is_away() {
+                return self.await_scan(queue, entry);
+            }
             self.counters.scanned += 1;
             let place = self.store.place(entry);
             self.queues[queue].scans.front = place.next();

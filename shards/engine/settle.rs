@@ -7,10 +7,12 @@ use crate::consumer::Role;
 use crate::counters::{Cause, ConsumerList};
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
-use crate::ids::{Acquisition, ConsumerId, Place};
+use crate::ids::{Acquisition, ConsumerId, Place, QueueId};
 use crate::properties::{AcquireMode, DeadLetterReason, Outcome, PauseReason, Settled};
+use crate::publish::short;
 use crate::queue::Extras;
 use crate::slots::NONE;
+use crate::stored::Stored;
 
 impl<M: Message> Engine<M> {
     /// Ends a delivery.
@@ -81,9 +83,14 @@ impl<M: Message> Engine<M> {
     }
 
     /// The message of a delivery that has not ended.
-    pub fn message(&self, consumer: ConsumerId, place: Place, acquisition: Acquisition) -> Option<&M> {
+    pub fn message(
+        &self,
+        consumer: ConsumerId,
+        place: Place,
+        acquisition: Acquisition,
+    ) -> Option<Stored<&M>> {
         let (_, entry) = self.find_held(consumer, place, acquisition)?;
-        self.store.entry(entry).message.as_ref()
+        Some(self.store.entry(entry).stored()?.as_ref())
     }
 
     /// The message of a delivery that has not ended, to be changed (AMQP 1.0 §3.4.5, message-annotations). Its size may
@@ -93,26 +100,35 @@ impl<M: Message> Engine<M> {
         consumer: ConsumerId,
         place: Place,
         acquisition: Acquisition,
-    ) -> Option<&mut M> {
+    ) -> Option<Stored<&mut M>> {
         let (_, entry) = self.find_held(consumer, place, acquisition)?;
         self.lend(entry)
     }
 
+    /// The message at a place, whatever its state, to be changed. Its size may change, its group may not.
+    pub fn lend_at(&mut self, queue: QueueId, place: Place) -> Option<Stored<&mut M>> {
+        let entry = self.find(self.resolve_queue(queue)?, place)?;
+        self.lend(entry)
+    }
+
     /// Lends a message out to be changed.
-    pub(crate) fn lend(&mut self, entry: EntryRef) -> Option<&mut M> {
+    pub(crate) fn lend(&mut self, entry: EntryRef) -> Option<Stored<&mut M>> {
         self.measure_lent();
         let queue = self.store.queue(entry);
-        let message = self.store.entry_mut(entry).message.as_mut()?;
-        self.queues[queue].entries.bytes -= message.size() as u64;
-        self.lent = Some(entry);
-        Some(message)
+        if !self.store.entry(entry).is_away() {
+            self.queues[queue].entries.bytes -= self.store.entry(entry).size();
+            self.lent = Some(entry);
+        }
+        Some(self.store.entry_mut(entry).stored_mut()?.as_mut())
     }
 
     /// Counts the message that was lent out last again, as large as it is now.
     pub(crate) fn measure_lent(&mut self) {
         if let Some(entry) = self.lent.take() {
             let queue = self.store.queue(entry);
-            self.queues[queue].entries.bytes += self.size_of(entry);
+            let size = self.size_of(entry);
+            self.store.entry_mut(entry).set_size(short(size as usize));
+            self.queues[queue].entries.bytes += size;
             if self.queues[queue].extras.has(Extras::BLOCKS) {
                 self.note_room(queue);
             }
@@ -120,7 +136,8 @@ impl<M: Message> Engine<M> {
     }
 
     pub(crate) fn size_of(&self, entry: EntryRef) -> u64 {
-        self.store.entry(entry).message.as_ref().map_or(0, |message| message.size() as u64)
+        let stored = self.store.entry(entry);
+        stored.message().map_or(stored.size(), |message| message.size() as u64)
     }
 
     /// Ends a consumer's hold on an entry. What becomes of the entry comes next.
@@ -197,7 +214,7 @@ impl<M: Message> Engine<M> {
 
     /// An entry is back in its place, or will be.
     fn note_returned(&mut self, entry: EntryRef) {
-        if self.store.entry(entry).message.as_ref().is_some_and(Message::is_kept) {
+        if self.store.entry(entry).kept() {
             let queue = self.queue_id(self.store.queue(entry));
             self.returned.push((queue, self.store.place(entry)));
         }

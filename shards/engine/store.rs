@@ -16,6 +16,7 @@ use crate::entry::{Entry, EntryRef, State};
 use crate::ids::Place;
 use crate::list::Links;
 use crate::slots::NONE;
+use crate::stored::Stored;
 
 const CHUNK_BITS: u32 = 6;
 const FANOUT: usize = 1 << CHUNK_BITS;
@@ -129,7 +130,7 @@ impl<M> Store<M> {
     }
 
     /// Empties an entry. It must not be takeable any more.
-    pub(crate) fn remove(&mut self, tree: &mut Tree, entry: EntryRef) -> M {
+    pub(crate) fn remove(&mut self, tree: &mut Tree, entry: EntryRef) -> Stored<M> {
         let (index, position) = split(entry);
         let chunk = &mut self.chunks[index];
         assert!(chunk.takeable >> position & 1 == 0 && chunk.live >> position & 1 == 1);
@@ -199,7 +200,7 @@ impl<M> Store<M> {
         &mut self,
         tree: &mut Tree,
         mut forget: impl FnMut(&mut Entry<M>),
-        mut part: impl FnMut(Place, M),
+        mut part: impl FnMut(Place, Stored<M>),
     ) -> bool {
         self.retire_tail(tree);
         let Some(index) = self.first_chunk(tree) else {

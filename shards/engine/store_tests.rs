@@ -8,7 +8,7 @@ use crate::ids::Origin;
 fn append(store: &mut Store<u64>, tree: &mut Tree) -> EntryRef {
     let sequence = tree.next;
     let entry = store.append(tree, 0, 0).unwrap();
-    store.entry_mut(entry).fill(sequence, State::Available, Origin(sequence << 40), None);
+    store.entry_mut(entry).fill(Stored::Here(sequence), 0, Origin(sequence << 40), None);
     entry
 }
 
@@ -49,7 +49,7 @@ fn a_random_life_agrees_with_an_ordered_map() {
                         store.clear_takeable(&mut tree, entry);
                     }
                     assert_eq!(store.entry(entry).origin(), Origin(key << 40));
-                    assert_eq!(store.remove(&mut tree, entry), key);
+                    assert_eq!(store.remove(&mut tree, entry), Stored::Here(key));
                 }
             }
             let from = next() % (tree.next + 100);
@@ -61,7 +61,7 @@ fn a_random_life_agrees_with_an_ordered_map() {
         }
         assert_eq!(store.verify(&tree, 0, 0).len(), model.len());
         let mut retired = Vec::new();
-        while store.dismantle(&mut tree, |_| (), |_, message| retired.push(message)) {}
+        while store.dismantle(&mut tree, |_| (), |_, message| retired.extend(message.here())) {}
         assert_eq!(retired, model.keys().copied().collect::<Vec<_>>());
         assert_eq!((store.count(), store.chunk_count()), (0, 0));
         assert_eq!(store.nodes.len(), store.nodes_free.len());

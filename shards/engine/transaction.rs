@@ -24,6 +24,7 @@ use crate::entry::{EntryRef, State};
 use crate::ids::{Acquisition, ConsumerId, Place, QueueId};
 use crate::properties::{DeadLetterReason, Outcome, Overflow, Settled};
 use crate::slots::NONE;
+use crate::stored::Stored;
 
 impl<M: Message> Engine<M> {
     /// Makes a pending entry visible. False: it is not there (any more).
@@ -93,7 +94,7 @@ impl<M: Message> Engine<M> {
 
     /// The message of a retired entry, to be changed by the outcome that its transaction commits. Its size may change, its group
     /// may not.
-    pub fn retired_message_mut(&mut self, queue: QueueId, place: Place) -> Option<&mut M> {
+    pub fn retired_message_mut(&mut self, queue: QueueId, place: Place) -> Option<Stored<&mut M>> {
         let entry = self.find_in(queue, place, State::Retired)?;
         self.lend(entry)
     }

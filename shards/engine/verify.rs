@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::class::{Class, ScanState};
-use crate::consumer::Role;
+use crate::consumer::{Consumer, Role};
 use crate::counters::ConsumerList;
 use crate::dispatch::ByLoad;
 use crate::engine::{Engine, Message};
 use crate::entry::{EntryRef, State};
+use crate::group::Group;
 use crate::ids::{ConsumerId, Place};
-use crate::properties::{AcquireMode, Overflow};
+use crate::properties::{AcquireMode, Overflow, PauseReason};
 use crate::queue::{Extras, Queue};
 use crate::room::Room;
 use crate::slots::NONE;
@@ -66,9 +67,9 @@ impl<M: Message> Engine<M> {
         assert_eq!((entries.pending, entries.retired), (count(State::Pending), count(State::Retired)));
         let pending = live.iter().filter(|entry| self.store.entry(**entry).state() == State::Pending);
         assert_eq!(entries.pending_bytes, pending.map(|entry| self.size_of(*entry)).sum::<u64>());
-        let bytes = live.iter().filter_map(|entry| self.store.entry(*entry).message.as_ref());
+        let bytes = live.iter().map(|entry| self.size_of(*entry));
         let lent = self.lent.filter(|entry| self.store.queue(*entry) == index);
-        let bytes: u64 = bytes.map(|message| message.size() as u64).sum();
+        let bytes: u64 = bytes.sum();
         assert_eq!(entries.bytes + lent.map_or(0, |entry| self.size_of(entry)), bytes);
         let takeable = live.iter().filter(|entry| self.store.is_takeable(**entry)).count();
         assert_eq!(entries.takeable, takeable as u64);
@@ -162,6 +163,16 @@ impl<M: Message> Engine<M> {
         }
     }
 
+    /// Whether a group's owner takes this entry.
+    fn is_for_owner(&self, group: &Group, owner: &Consumer, place: Place) -> bool {
+        let takes = |entry| match self.store.entry(entry).is_away() {
+            // What was known of it before, or that it is to be read.
+            true => group.promised == Some(place),
+            false => self.matches(owner.class, entry),
+        };
+        self.find(owner.queue, place).is_some_and(takes) && !owner.refused.contains(&place)
+    }
+
     fn verify_groups(&self, queue: &Queue, live: &[EntryRef]) {
         let mut promised = BTreeSet::new();
         for (index, group) in queue.groups.groups.iter() {
@@ -204,10 +215,7 @@ impl<M: Message> Engine<M> {
             assert!(group.shown.is_none());
             assert_eq!(group.rests, group.entries == 0);
             let owner = &self.consumers[group.owner];
-            let first = next.filter(|place| {
-                let entry = self.find(owner.queue, **place).map(|entry| self.matches(owner.class, entry));
-                entry == Some(true) && !owner.refused.contains(place)
-            });
+            let first = next.filter(|place| self.is_for_owner(group, owner, **place));
             assert_eq!(group.promised, first.copied());
             assert!(queue.properties.sticky_groups || group.unsettled + group.retired > 0, "freed at zero");
             let is_wanted = first.is_some() || next.is_none() || group.unsettled + group.retired > 0;
@@ -322,12 +330,15 @@ impl<M: Message> Engine<M> {
             .collect();
         for entry in live.iter().filter(|entry| self.store.is_takeable(**entry)) {
             let can_take = |consumer: u32| self.can_take(queue, consumer, *entry);
+            // Filters may know of it when it has been read.
+            let away = self.store.entry(*entry).is_away();
             let is_notified = |consumer: u32| self.consumers[consumer].list == ConsumerList::Notified;
             if ready.iter().any(|consumer| is_notified(*consumer) && can_take(*consumer)) {
                 continue;
             }
             let missed = ready
                 .iter()
+                .filter(|consumer| !away || self.classes[self.consumers[**consumer].class].is_plain())
                 .find(|consumer| can_take(**consumer) && !self.gives_way(queue, **consumer, *entry, live));
             assert_eq!(missed, None, "a consumer that can take {:?} is notified", self.store.place(*entry));
         }
@@ -337,9 +348,12 @@ impl<M: Message> Engine<M> {
     fn can_take(&self, queue: &Queue, consumer: u32, entry: EntryRef) -> bool {
         let consumer = &self.consumers[consumer];
         let place = self.store.place(entry);
-        self.classes[consumer.class].knows(place, queue.scans.front)
-            && !consumer.refused.contains(&place)
-            && self.matches(consumer.class, entry)
+        let class = &self.classes[consumer.class];
+        let is_for_it = match self.store.entry(entry).is_away() && !class.is_plain() {
+            true => class.candidates.contains(&place) || class.parked.contains(&place),
+            false => self.matches(consumer.class, entry),
+        };
+        is_for_it && class.knows(place, queue.scans.front) && !consumer.refused.contains(&place)
     }
 
     /// Whether a consumer has to give way to one that comes before it at this entry or on its way there.
@@ -360,9 +374,10 @@ impl<M: Message> Engine<M> {
     fn verify_lists(&self) {
         for (index, consumer) in self.consumers.iter() {
             let is_paused = matches!(consumer.list, ConsumerList::NotInterested(_));
+            let reads = consumer.list == ConsumerList::NotInterested(PauseReason::Body);
             assert_eq!(
                 is_paused,
-                self.pause_reason(index).is_some(),
+                reads || self.pause_reason(index).is_some(),
                 "consumer {index} is in {:?}",
                 consumer.list
             );
@@ -430,7 +445,7 @@ impl<M: Message> Engine<M> {
         }
         for (index, queue) in self.queues.iter() {
             assert_eq!(queue.scans.listed, self.scanning.iter(&self.queues).any(|queue| queue == index));
-            assert_eq!(queue.scans.listed, !queue.scans.is_idle());
+            assert_eq!(queue.scans.listed, !queue.scans.is_idle() && !queue.scans.waits);
         }
     }
 

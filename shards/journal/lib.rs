@@ -34,7 +34,7 @@ pub use journal::{Journal, Ticket};
 pub use limits::{BLOCK, Config, Identity, SPARES_MAX, VERSION};
 pub use record::{
     Decided, Details, Done, LEVEL_BITS, Manifest, Message, Origin, Places, Position, Prepared, Queue,
-    QueueDeleted, Record, Removed, Returned, SegmentEnd, Started, Stopped, TransactionName,
+    QueueDeleted, Record, Removed, Returned, SegmentEnd, Started, Stopped, TRANSIENT, TransactionName,
 };
 pub use recovery::{LastReturn, LiveMessage, Recovered, Recovery, Transaction};
 pub use scan::{Damage, End, Feed, Lost, Refusal, Scan, Scanned, SegmentReader};

@@ -80,6 +80,10 @@ pub struct Message {
     pub details: Option<Box<Details>>,
 }
 
+/// A message whose uid has this bit is there for the boot that wrote it only: it has left memory, and a start takes no notice of it. What
+/// the rest of the uid says is the owner's affair.
+pub const TRANSIENT: u64 = 1 << 63;
+
 /// The bits on top of a place that are no part of its sequence.
 pub const LEVEL_BITS: u32 = 4;
 

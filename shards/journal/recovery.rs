@@ -8,7 +8,7 @@ use crate::journal::{Continuation, Journal};
 use crate::limits::Config;
 use crate::record::{
     Decided, Details, Done, LEVEL_BITS, Manifest, Message, Origin, Places, Position, Prepared, Queue,
-    QueueDeleted, Record, Removed, Returned, TransactionName,
+    QueueDeleted, Record, Removed, Returned, TRANSIENT, TransactionName,
 };
 use crate::scan::{End, Scanned};
 use crate::segments::{Pin, Segments};
@@ -139,6 +139,8 @@ impl Recovery {
                 self.ranges.insert((position.segment, since, until));
                 *self.shared.entry(position.segment).or_default() += u64::from(position.length);
             }
+            // Nobody was promised that it would outlive its boot.
+            Record::Message(message, _) if message.uid & TRANSIENT != 0 => {}
             Record::Message(message, _) => self.message(position, message),
             Record::Removed(Removed { uid, segment, places }) => {
                 places.iter().for_each(|run| self.used(uid, run.last));

@@ -67,6 +67,12 @@ pub struct Counters {
     pub journal_writes: u64,
     /// Bytes of them, headers and padding included.
     pub journal_bytes: u64,
+    /// Pieces of the journal that were read for messages that had left memory.
+    pub reads: u64,
+    /// Bytes of them.
+    pub read_bytes: u64,
+    /// Messages that had left memory and could not be read.
+    pub messages_unreadable: u64,
 }
 
 /// Counts of dead letters by reason.

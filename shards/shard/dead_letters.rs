@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use corelane_engine::{DeadLetter, DeadLetterReason, QueueId};
+use corelane_engine::{DeadLetter, DeadLetterReason, QueueId, Stored};
 use corelane_wire::amqp10::{ListWriter, MapWriter, Raw, Reader, Value};
 
 use crate::Shard;
@@ -53,7 +53,7 @@ impl DeadLetters {
         self.line.push_back(letter);
     }
 
-    fn pop_front(&mut self) -> Option<DeadLetter<Message>> {
+    pub(crate) fn pop_front(&mut self) -> Option<DeadLetter<Message>> {
         self.noted = self.noted.saturating_sub(1);
         self.line.pop_front()
     }
@@ -293,9 +293,21 @@ impl Shard {
 
     fn next_dead_letter(&mut self, now: u64) -> Option<DeadLetterOnItsWay> {
         while !self.is_letter_unwritten()
+            && !self.is_letter_unread()
             && let Some(DeadLetter { queue, place, message, reason, .. }) = self.dead_letters.pop_front()
         {
             let source = Source { queue, place };
+            let message = match message {
+                Stored::Here(message) => message,
+                // It goes nowhere.
+                Stored::Away(away) => {
+                    self.counters.dead_letters_orphaned += 1;
+                    self.say_letter_gone(source);
+                    self.forget_letter(away);
+                    continue;
+                }
+            };
+            self.forget_transient(&message);
             // Its story is its own, whoever shares its bytes.
             let mut message = self.alone(message);
             let Some((name, to)) = self.queues.last_will(queue) else {

@@ -149,7 +149,7 @@ impl Shard {
                     write(&mut self.head, now, connection, link, message, (place, acquisition), counts);
                 if written == Written::Part {
                     let browse = connection.consumer_mut(link).is_some_and(|consumer| consumer.browse);
-                    let copy = browse.then(|| message.copied(&mut self.buffers));
+                    let copy = (browse || message.was_read).then(|| message.copied(&mut self.buffers));
                     self.keep_part(slot, link, copy);
                 }
                 self.after_write(now, slot, link, consumer, (place, acquisition), written);

@@ -31,6 +31,9 @@ pub enum Effect {
     PrepareSegment { number: u32 },
     /// Read some of this segment's file from `offset` on: [`Event::SegmentRead`](crate::Event::SegmentRead). One at a time.
     ReadSegment { number: u32, offset: u64 },
+    /// Read exactly these bytes of this segment's file: [`Event::BodiesRead`](crate::Event::BodiesRead). One at a time, and before files are
+    /// freed that it was told of later.
+    ReadBodies { number: u32, offset: u32, length: u32 },
     /// The files of these segments hold nothing any more: delete them, or prepare others from them.
     FreeSegments { numbers: Vec<u32> },
     /// Everything that was there before is there again: connections may come. Once.

@@ -53,6 +53,8 @@ pub enum Event<'a> {
     SegmentRefused { number: u32, reason: String },
     /// Bytes of a segment's file from `offset` on; none at its end.
     SegmentRead { number: u32, offset: u64, result: Result<&'a [u8], String> },
+    /// What was asked for by [`Effect::ReadBodies`](crate::Effect::ReadBodies), all of it.
+    BodiesRead { result: Result<&'a [u8], String> },
     /// Close every connection with `amqp:connection:forced` and report [`Effect::Stopped`](crate::Effect::Stopped).
     Stop,
 }

@@ -7,6 +7,23 @@ pub const SEGMENT_RETRY_US: u64 = 1_000_000;
 /// nothing of it is promised before that is written, too. Groups are not divided.
 pub const BATCH_BYTES_MAX: usize = 1 << 30;
 
+/// With a journal, of the memory for messages: what is used beyond this part of it is written to the journal, and leaves memory then.
+pub const OVERFLOW_SHARE: u64 = 2;
+
+/// Of the memory for messages: what is read from the journal again takes this part at most. What was read first leaves again.
+pub const READ_SHARE: u64 = 4;
+
+/// Entries looked at, and messages and bytes read, in one go, of messages that are not in memory. One that is larger is read by itself.
+pub const READ_STEPS_MAX: usize = 1024;
+pub const READ_MESSAGES_MAX: usize = 512;
+pub const READ_BYTES_MAX: u32 = 1 << 20;
+
+/// Bytes between two messages that are read in one go.
+pub const READ_GAP_MAX: u32 = 64 << 10;
+
+/// Times that a question waits for messages that it would show, before it shows those that it has.
+pub const QUESTION_READS_MAX: u32 = 16;
+
 /// Deliveries in one turn. More wait for the next turn, so that received bytes and mail are never kept waiting by a backlog.
 pub const TURN_DELIVERIES_MAX: usize = 256;
 
@@ -84,6 +101,7 @@ pub const HIDDEN_WARNINGS_MAX: u32 = 16;
 pub const CONTRADICTION_WARNINGS_MAX: u32 = 16;
 pub const TRANSACTION_WARNINGS_MAX: u32 = 4;
 pub const KEPT_WARNINGS_MAX: u32 = 4;
+pub const UNREADABLE_WARNINGS_MAX: u32 = 16;
 pub const UNHEARD_WARNINGS_MAX: u32 = 4;
 pub const WARNINGS_PERIOD_US: u64 = 10_000_000;
 

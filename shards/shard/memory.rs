@@ -1,18 +1,41 @@
 //! How much memory do this shard's messages take, and is there room for more?
 //!
 //! Counted are the messages in queues, each with its entry; a body that several entries share is counted once. Apart from them stand
-//! messages of which frames are still to come. What travels to another shard is counted there when it is stored.
+//! messages of which frames are still to come. A message that is in the journal only counts as its entry; what of that is read again may
+//! go beyond the limit, by a part of it ([`READ_SHARE`](crate::limits::READ_SHARE)). What travels to another shard is counted there when it is stored.
+
+use corelane_engine::Stored;
 
 use crate::Shard;
 use crate::connection::Connection;
 use crate::event::ConnectionSlot;
-use crate::limits::{ANSWERS_MEMORY_MAX, ASSEMBLY_SHARE};
+use crate::limits::{ANSWERS_MEMORY_MAX, ASSEMBLY_SHARE, READ_SHARE};
 use crate::message::Message;
+
+/// Memory of an entry whose message is not in memory.
+pub(crate) const AWAY_BYTES: u64 = 64;
 
 impl Shard {
     /// Up to where memory may be used for this message. Whoever asks why the memory is full gets an answer although it is.
     fn memory_max_for(&self, message: &Message) -> u64 {
         if message.is_answer { self.memory_max.saturating_add(ANSWERS_MEMORY_MAX) } else { self.memory_max }
+    }
+
+    /// The same as [`Self::take_memory`]. A message that the broker has already, in another queue, may have been read for that.
+    #[inline]
+    pub(crate) fn take_memory_for(&mut self, message: &Message, is_new: bool) -> bool {
+        if is_new || self.durability.is_none() {
+            return self.take_memory(message);
+        }
+        let memory_max = self.memory_max_for(message).saturating_add(self.memory_max / READ_SHARE);
+        let fits = self.memory_used + message.memory() <= memory_max;
+        self.memory_used += if fits { message.memory() } else { 0 };
+        fits
+    }
+
+    /// Whether messages that are read to be written elsewhere had better wait until more is written.
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        self.memory_used > self.memory_max / 4 * 3
     }
 
     /// Whether the memory of answers is used up, too.
@@ -37,6 +60,14 @@ impl Shard {
     pub(crate) fn forget(&mut self, message: Message) {
         self.memory_used -= message.memory();
         self.dissolve(message);
+    }
+
+    /// The same, wherever its message is.
+    pub(crate) fn forget_stored(&mut self, stored: Stored<Message>) {
+        match stored {
+            Stored::Here(message) => self.forget(message),
+            Stored::Away(_) => self.memory_used -= AWAY_BYTES,
+        }
     }
 
     /// An entry has left its queue and goes elsewhere: the message, as it can travel.

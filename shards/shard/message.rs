@@ -62,6 +62,8 @@ pub struct Content {
     pub(crate) is_kept: bool,
     /// Outcomes have added to its annotations.
     pub(crate) is_annotated: bool,
+    /// It was read from the journal, and may leave memory again.
+    pub(crate) was_read: bool,
     /// Where what was written of it lies.
     pub(crate) position: Option<Position>,
     /// Where it was before it came from another shard.
@@ -325,6 +327,7 @@ impl Content {
             deliver_at: 0,
             is_kept: false,
             is_annotated: false,
+            was_read: false,
             position: None,
             origin: None,
             deaths: None,
@@ -351,6 +354,7 @@ impl Content {
         self.deliver_at = 0;
         self.is_kept = false;
         self.is_annotated = false;
+        self.was_read = false;
         self.position = None;
         debug_assert!(self.origin.is_none() && self.deaths.is_none(), "a shell is empty");
         self.body = Body::Own(bytes);
@@ -459,6 +463,7 @@ impl Content {
         self.enqueued_at = now;
         self.is_kept = is_kept;
         self.is_annotated = false;
+        self.was_read = false;
         self.position = None;
     }
 

@@ -13,7 +13,7 @@
 //!   connection that is gone stays behind;
 //! - who commits has been prepared in the same event or before.
 
-use corelane_engine::{self as engine, Acquisition, Place, QueueId, Settled};
+use corelane_engine::{self as engine, Acquisition, Place, QueueId, Settled, Stored};
 use corelane_journal::{Position, TransactionName};
 use corelane_mailbox::Lane;
 use corelane_wire::amqp10::Map;
@@ -22,6 +22,7 @@ use hashbrown::HashMap;
 use crate::Shard;
 use crate::durability::Keeping;
 use crate::mail::{Decision, Mail, Retirement, Settlement, TransactionKey, Vote};
+use crate::settle::encoded;
 use crate::statistics::since_stamp;
 
 /// The transactions that have a part on this shard.
@@ -240,7 +241,7 @@ impl Shard {
         let posted = part.posted.iter().map(|posted| (posted.queue, posted.place));
         let retired = part.retired.iter().map(|retired| (retired.queue, retired.place));
         let engine = &self.engine;
-        let is_kept = |(queue, place)| engine.message_at(queue, place).is_some_and(|message| message.is_kept);
+        let is_kept = |(queue, place)| engine.is_kept_at(queue, place);
         if !posted.chain(retired).any(is_kept) {
             return false;
         }
@@ -312,12 +313,17 @@ impl Shard {
                 self.statistics.note_settled(now, queue, since_stamp(now, stamp));
             }
             let memory_left = self.memory_left();
-            if let Some(map) = annotations.as_deref().and_then(|bytes| Map::decode(bytes).ok())
-                && let Some(message) = self.engine.retired_message_mut(queue, place)
-                && let Some(before) = message.annotate(map, memory_left)
-            {
-                self.memory_used += message.memory();
-                self.forget(before);
+            if let Some(map) = annotations.as_deref().and_then(|bytes| Map::decode(bytes).ok()) {
+                match self.engine.retired_message_mut(queue, place) {
+                    Some(Stored::Here(message)) => {
+                        if let Some(before) = message.annotate(map, memory_left) {
+                            self.memory_used += message.memory();
+                            self.forget(before);
+                        }
+                    }
+                    Some(Stored::Away(_)) => self.annotate_when_read(queue, place, encoded(map)),
+                    None => {}
+                }
             }
             if self.keeping_unwritten(queue, place) != Keeping::Not {
                 // It never will be, and whoever has sent it is told that it is kept. What was said of it before is waited for.
@@ -334,7 +340,7 @@ impl Shard {
                 self.keep_message(queue, place, keeping);
                 self.note_replaced();
             }
-            let is_kept = self.engine.message_at(queue, place).is_some_and(|message| message.is_kept);
+            let is_kept = self.engine.is_kept_at(queue, place);
             match keeping {
                 Keeping::BeforeDelivery => {}
                 Keeping::Not if !is_kept && self.waits_behind_unsynced(queue) => {
@@ -342,6 +348,9 @@ impl Shard {
                 }
                 Keeping::Not | Keeping::Kept => {
                     self.engine.commit_pending(now, queue, place);
+                    if keeping == Keeping::Not {
+                        self.overflow_stored(queue, place);
+                    }
                 }
             }
         }
@@ -350,8 +359,7 @@ impl Shard {
 
     /// What becomes of a message that is not written yet; others are on the disk, or never will be.
     fn keeping_unwritten(&self, queue: QueueId, place: Place) -> Keeping {
-        let message = self.engine.message_at(queue, place);
-        let is_unwritten = message.is_some_and(|message| message.is_kept && message.position.is_none());
+        let is_unwritten = self.engine.is_kept_at(queue, place) && self.position_at(queue, place).is_none();
         match self.queues.get(queue).filter(|_| is_unwritten) {
             Some(node) if node.destination.deliver_after_sync => Keeping::BeforeDelivery,
             Some(_) => Keeping::Kept,
@@ -363,7 +371,7 @@ impl Shard {
     fn say_part_done(&mut self, part: &Participation, committed: bool) {
         let Some(KeptPart { name, position: Some(position) }) = part.kept else { return };
         let posted = part.posted.iter().filter_map(|posted| {
-            self.engine.message_at(posted.queue, posted.place)?.position.map(|position| position.segment)
+            self.position_at(posted.queue, posted.place).map(|position| position.segment)
         });
         let mut segments: Vec<u32> = posted.chain([position.segment]).collect();
         segments.sort_unstable();

@@ -2,9 +2,9 @@
 //!
 //! In parts: the link is busy until the last is written, the link's place on the list `continuing` is taken once, and every turn
 //! writes to those on the list, in line, within the turn's bytes. The bytes come from the queue's entry, which the consumer holds;
-//! where it holds none (a browser, or a queue on another shard) the part owns a copy.
+//! where it holds none (a browser, or a queue on another shard), or the message may leave memory, the part owns a copy.
 
-use corelane_engine::{Acquisition, Place};
+use corelane_engine::{Acquisition, Place, Stored};
 use corelane_protocol::amqp10::{LinkId, Progress};
 
 use crate::Shard;
@@ -20,7 +20,7 @@ pub(crate) struct Partial {
     pub(crate) acquisition: Acquisition,
     /// Bytes of the message (behind the sections that are made anew) that are written.
     pub(crate) written: usize,
-    /// The message, where no entry is held.
+    /// The message, where no entry is held, or may lose it.
     pub(crate) copy: Option<Message>,
     /// It was begun inside this transaction.
     pub(crate) transaction: Option<u32>,
@@ -29,7 +29,7 @@ pub(crate) struct Partial {
 }
 
 impl Shard {
-    /// A part of a delivery is written. `copy` is the message, unless its entry is held here.
+    /// A part of a delivery is written. `copy` is the message, unless its entry is held here and keeps it.
     pub(crate) fn keep_part(&mut self, slot: ConnectionSlot, link: LinkId, copy: Option<Message>) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if let Some(partial) = connection.consumer_mut(link).and_then(|consumer| consumer.partial.as_mut()) {
@@ -74,7 +74,9 @@ impl Shard {
         let (place, acquisition) = (partial.place, partial.acquisition);
         let message = match (&partial.copy, &consumer.at) {
             (Some(copy), _) => Some(copy),
-            (None, ConsumerAt::Here(id)) => self.engine.message(*id, place, acquisition),
+            (None, ConsumerAt::Here(id)) => {
+                self.engine.message(*id, place, acquisition).and_then(Stored::here)
+            }
             (None, ConsumerAt::Nowhere(_) | ConsumerAt::Elsewhere(_)) => None,
         };
         let Some(rest) = message.and_then(|message| message.rest().get(partial.written..)) else {

@@ -277,7 +277,7 @@ impl Shard {
             }
         }
         let is_unwanted = message.is_answer && self.is_unread(queue, ANSWERS_KEPT_BYTES_MAX);
-        if is_unwanted || !self.take_memory(&message) {
+        if is_unwanted || !self.take_memory_for(&message, producer.is_some()) {
             self.dissolve(message);
             return PublishOutcome::NoRoom;
         }

@@ -3,7 +3,7 @@
 //! An outcome goes to the queue that holds the entry, here or by mail. A delivery that is settled without an outcome has its
 //! source's default outcome, or is released: the peer did not say that it was processed (AMQP 1.0 §3.5.3).
 
-use corelane_engine::{self as engine, Acquisition, ConsumerId, Place, Settled};
+use corelane_engine::{self as engine, Acquisition, ConsumerId, Place, Settled, Stored};
 use corelane_protocol::amqp10::{ErrorSpec, LinkId};
 use corelane_wire::amqp10::{DeliveryState, Encode, Map, Outcome};
 
@@ -169,11 +169,20 @@ impl Shard {
         map: Map<'_>,
     ) {
         let memory_left = self.memory_left();
-        let Some(message) = self.engine.message_mut(consumer, place, acquisition) else { return };
-        if let Some(before) = message.annotate(map, memory_left) {
-            // It has bytes of its own now, whoever shared the others.
-            self.memory_used += message.memory();
-            self.forget(before);
+        match self.engine.message_mut(consumer, place, acquisition) {
+            Some(Stored::Here(message)) => {
+                if let Some(before) = message.annotate(map, memory_left) {
+                    // It has bytes of its own now, whoever shared the others.
+                    self.memory_used += message.memory();
+                    self.forget(before);
+                }
+            }
+            Some(Stored::Away(_)) => {
+                if let Some(queue) = self.engine.queue_of(consumer) {
+                    self.annotate_when_read(queue, place, encoded(map));
+                }
+            }
+            None => {}
         }
     }
 

@@ -11,9 +11,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
-use corelane_engine::{Engine, EntryView, Limits, Place, QueueId};
+use corelane_engine::{Engine, EntryView, Limits, Place, QueueId, Stored};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId};
 
@@ -30,7 +31,7 @@ use crate::failure::Failure;
 use crate::home::queue_home;
 use crate::limits::{
     CONTRADICTION_WARNINGS_MAX, DROP_WARNINGS_MAX, HIDDEN_WARNINGS_MAX, KEPT_WARNINGS_MAX, LOST_WARNINGS_MAX,
-    OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX, UNHEARD_WARNINGS_MAX,
+    OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX, UNHEARD_WARNINGS_MAX, UNREADABLE_WARNINGS_MAX,
 };
 use crate::mail::{Arrived, ConnectionId, Mail};
 use crate::management::Management;
@@ -145,6 +146,8 @@ pub struct Shard {
     pub(crate) lost_warnings: Warnings,
     /// Of queues that contradict themselves since rules were read again.
     pub(crate) contradiction_warnings: Warnings,
+    /// Of messages that cannot be read any more.
+    pub(crate) unreadable_warnings: Warnings,
     /// Of transactions that took too long.
     pub(crate) transaction_warnings: Warnings,
     /// Of queues that keep what rules change.
@@ -231,6 +234,7 @@ impl Shard {
             drop_warnings: Warnings::new(DROP_WARNINGS_MAX),
             lost_warnings: Warnings::new(LOST_WARNINGS_MAX),
             contradiction_warnings: Warnings::new(CONTRADICTION_WARNINGS_MAX),
+            unreadable_warnings: Warnings::new(UNREADABLE_WARNINGS_MAX),
             transaction_warnings: Warnings::new(TRANSACTION_WARNINGS_MAX),
             kept_warnings: Warnings::new(KEPT_WARNINGS_MAX),
             unheard_warnings: Warnings::new(UNHEARD_WARNINGS_MAX),
@@ -250,10 +254,11 @@ impl Shard {
             Event::Flushed { connection, buffer } => self.on_flushed(now, connection, buffer),
             Event::Lost { connection } => self.close(now, connection),
             Event::Mail { from, mail } => self.on_mail(now, from, mail),
-            Event::Written { write, result } => self.on_written(write, result),
+            Event::Written { write, result } => self.on_written(now, write, result),
             Event::SegmentPrepared { number, epoch } => self.on_segment_prepared(number, epoch),
             Event::SegmentRefused { number: _, reason } => self.on_segment_refused(now, reason),
             Event::SegmentRead { number, offset, result } => self.on_segment_read(number, offset, result),
+            Event::BodiesRead { result } => self.on_bodies_read(now, result),
             Event::Stop => self.on_stop(now),
         }
     }
@@ -330,16 +335,31 @@ impl Shard {
         })
     }
 
-    /// What is in a queue, in order.
-    pub fn messages(&self, queue: QueueId) -> impl Iterator<Item = (&Message, EntryView)> {
-        self.engine.entries(queue, Place(0)).map(|(_, message, view)| (message, view))
+    /// What is in a queue, in order: the bytes of each message, if they can be read. `on_disk` has those that are not in memory: in a
+    /// segment, from where to where.
+    pub fn messages<'a>(
+        &'a self,
+        queue: QueueId,
+        on_disk: impl Fn(u32, Range<usize>) -> &'a [u8],
+    ) -> impl Iterator<Item = (Option<&'a [u8]>, EntryView)> {
+        self.engine.entries(queue, Place(0)).map(move |(_, stored, view)| match stored {
+            Stored::Here(message) => (Some(message.bytes()), view),
+            Stored::Away(away) => (self.bytes_of_away(away, &on_disk), view),
+        })
     }
 
     /// Dead letters that have yet to be sent on their way, with the names of the queues in which they died.
-    pub fn dead_letters(&self) -> impl Iterator<Item = (&str, &Message)> {
-        self.dead_letters.iter().filter_map(|letter| {
+    pub fn dead_letters<'a>(
+        &'a self,
+        on_disk: impl Fn(u32, Range<usize>) -> &'a [u8],
+    ) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> {
+        self.dead_letters.iter().filter_map(move |letter| {
             let (name, _) = self.queues.last_will(letter.queue)?;
-            Some((name, &letter.message))
+            let bytes = match (&letter.message, self.letter_away(letter)) {
+                (Stored::Here(message), _) => Some(message.bytes()),
+                (Stored::Away(_), away) => self.bytes_of_away(away?, &on_disk),
+            };
+            Some((name, bytes))
         })
     }
 

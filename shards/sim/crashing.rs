@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use corelane_protocol::amqp10::LinkId;
-use corelane_shard::{DestinationRule, Message};
+use corelane_shard::DestinationRule;
 use corelane_wire::amqp10::{DeliveryState, Encode, Header, Modified, Outcome, Sections, Value, write_data};
 
 use crate::backing_up::BackingUp;
@@ -51,6 +51,8 @@ pub struct CrashReport {
     pub faults: u64,
     /// Backups that were made and judged.
     pub backups: u64,
+    /// Pieces of the journal that were read for messages that had left memory.
+    pub reads: u64,
     pub trace: u64,
 }
 
@@ -65,6 +67,7 @@ impl CrashReport {
         self.transactions += other.transactions;
         self.faults += other.faults;
         self.backups += other.backups;
+        self.reads += other.reads;
         self.trace = self.trace.rotate_left(1) ^ other.trace;
     }
 }
@@ -177,6 +180,8 @@ impl Crashing {
         let setup = Setup {
             rules,
             disk: Some(disk),
+            // Of every second run some messages leave memory.
+            memory: if options.seed.is_multiple_of(2) { 96 << 10 } else { u64::MAX / 2 },
             verify: false,
             idle_timeout_us: None,
             ..Setup::durable(shards, options.seed)
@@ -637,6 +642,11 @@ impl Crashing {
                 break;
             }
         }
+        // What is said after that comes from other shards, and is written too.
+        while self.is_sound() && self.world.disks.iter().any(Disk::is_writing) {
+            self.world.pass(100_000);
+            while self.world.tick().is_some() {}
+        }
         self.world.closed_by_broker.clear();
         self.peers = peers;
         (0..self.peers.len()).for_each(|peer| self.observe(peer));
@@ -651,6 +661,7 @@ impl Crashing {
         }
         self.report.faults +=
             self.world.disks.iter().filter(|disk| disk.is_failed() || disk.is_full()).count() as u64;
+        self.report.reads += self.world.shards.iter().map(|shard| shard.counters().reads).sum::<u64>();
         let is_sound = self.is_sound();
         self.end_backup();
         self.world.crash();
@@ -738,15 +749,16 @@ pub(crate) fn check(world: &World, promises: &mut Promises) {
 
 fn contents(world: &World, nodes: &[Node]) -> Contents {
     let mut contents: Contents = vec![Vec::new(); nodes.len()];
-    for shard in &world.shards {
+    for (shard, disk) in world.shards.iter().zip(&world.disks) {
         shard.engine().verify();
         for (name, queue) in shard.queues() {
             let is_it = |node: &Node| {
                 name == node.name || (node.name.starts_with("sub") && name.contains(&node.name))
             };
             let Some(node) = nodes.iter().position(is_it) else { continue };
-            for (message, view) in shard.messages(queue) {
-                contents[node].push((number_of(message), view.delivery_count));
+            let on_disk = |segment, range| &disk.bytes(segment)[range];
+            for (bytes, view) in shard.messages(queue, on_disk) {
+                contents[node].push((number_of(bytes), view.delivery_count));
             }
         }
     }
@@ -755,7 +767,9 @@ fn contents(world: &World, nodes: &[Node]) -> Contents {
 
 /// What was found dead at a start and is on its way: number, and where it goes.
 fn dying(world: &World, nodes: &[Node]) -> Vec<(usize, usize)> {
-    let letters = world.shards.iter().flat_map(|shard| shard.dead_letters());
+    let shards = world.shards.iter().zip(&world.disks);
+    let letters =
+        shards.flat_map(|(shard, disk)| shard.dead_letters(|segment, range| &disk.bytes(segment)[range]));
     let dying = letters.filter_map(|(name, message)| {
         let died_in = nodes.iter().find(|node| node.name == name)?;
         Some((number_of(message), died_in.dead_letter?))
@@ -764,9 +778,10 @@ fn dying(world: &World, nodes: &[Node]) -> Vec<(usize, usize)> {
 }
 
 /// The number that a message's body begins with.
-fn number_of(message: &Message) -> usize {
-    let sections = Sections::scan(message.bytes()).expect("the broker keeps whole messages");
-    let body = match sections.body_values(message.bytes()).next() {
+fn number_of(bytes: Option<&[u8]>) -> usize {
+    let bytes = bytes.expect("what is not in memory is on the disk");
+    let sections = Sections::scan(bytes).expect("the broker keeps whole messages");
+    let body = match sections.body_values(bytes).next() {
         Some(Ok(Value::Binary(body))) => String::from_utf8_lossy(body).into_owned(),
         Some(_) | None => String::new(),
     };

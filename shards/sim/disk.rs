@@ -56,6 +56,8 @@ pub struct Disk {
     writing: Option<(u64, Write)>,
     preparing: Option<(u64, u32)>,
     reading: Option<(u64, u32, u64)>,
+    /// What was read; the file may be freed meanwhile.
+    bodies: Option<(u64, Result<Vec<u8>, String>)>,
     failed: bool,
     refused: bool,
     /// It answers nothing until it is let go.
@@ -89,6 +91,7 @@ pub(crate) enum Answer {
     Prepared(u32, u64),
     Refused(u32),
     Read(u32, u64, Result<Vec<u8>, String>),
+    Bodies(Result<Vec<u8>, String>),
 }
 
 impl Answer {
@@ -99,6 +102,11 @@ impl Answer {
             Answer::Refused(number) => {
                 Event::SegmentRefused { number, reason: "no space left on device".to_owned() }
             }
+            Answer::Bodies(Ok(read)) => {
+                *bytes = read;
+                Event::BodiesRead { result: Ok(bytes) }
+            }
+            Answer::Bodies(Err(reason)) => Event::BodiesRead { result: Err(reason) },
             Answer::Read(number, offset, Ok(read)) => {
                 *bytes = read;
                 Event::SegmentRead { number, offset, result: Ok(bytes) }
@@ -120,6 +128,7 @@ impl Disk {
             writing: None,
             preparing: None,
             reading: None,
+            bodies: None,
             failed: false,
             refused: false,
             held: false,
@@ -151,6 +160,10 @@ impl Disk {
                 assert!(self.reading.is_none(), "one read is on its way at a time");
                 self.reading = Some((at, number, offset));
             }
+            Effect::ReadBodies { number, offset, length } => {
+                assert!(self.bodies.is_none(), "one read is on its way at a time");
+                self.bodies = Some((at, self.read_exactly(number, offset as usize, length as usize)));
+            }
             Effect::FreeSegments { numbers } => numbers.into_iter().for_each(|number| self.free(number)),
             other => unreachable!("not for a disk: {other:?}"),
         }
@@ -161,8 +174,9 @@ impl Disk {
         if self.held {
             return None;
         }
-        let first = self.random.below(3);
-        (first..first + 3).find_map(|which| match which % 3 {
+        let kinds = if self.bodies.is_some() { 4 } else { 3 };
+        let first = self.random.below(kinds);
+        (first..first + kinds).find_map(|which| match which % kinds {
             0 => {
                 let (_, write) = self.writing.take_if(|(at, _)| *at <= now)?;
                 Some(self.write(write))
@@ -170,6 +184,10 @@ impl Disk {
             1 => {
                 let (_, number) = self.preparing.take_if(|(at, _)| *at <= now)?;
                 Some(self.prepare(number))
+            }
+            3 => {
+                let (_, result) = self.bodies.take_if(|(at, _)| *at <= now)?;
+                Some(Answer::Bodies(result))
             }
             _ => {
                 let (_, number, offset) = self.reading.take_if(|(at, ..)| *at <= now)?;
@@ -205,6 +223,7 @@ impl Disk {
             self.prepare(number);
         }
         self.reading = None;
+        self.bodies = None;
         self.failed = false;
         self.refused = false;
         self.held = false;
@@ -275,6 +294,17 @@ impl Disk {
         Some((number, at))
     }
 
+    /// Turns a bit of this text, where it stands first. False: nowhere.
+    pub fn damage(&mut self, text: &str) -> bool {
+        let find = |file: &File| file.bytes.windows(text.len()).position(|window| window == text.as_bytes());
+        let found = self.files.values_mut().find_map(|file| Some((find(file)?, file)));
+        if let Some((at, file)) = found {
+            file.bytes[at] ^= 1;
+            return true;
+        }
+        false
+    }
+
     fn write(&mut self, write: Write) -> Answer {
         if std::mem::take(&mut self.fails_next) {
             self.failed = true;
@@ -333,6 +363,14 @@ impl Disk {
         let bytes = recycled.unwrap_or_else(|| vec![0; self.setup.segment_bytes as usize]);
         self.files.insert(number, File { bytes, ..File::default() });
         Answer::Prepared(number, self.random.number())
+    }
+
+    fn read_exactly(&self, number: u32, offset: usize, length: usize) -> Result<Vec<u8>, String> {
+        let file = &self.files[&number];
+        // What was written again in a write that failed is nowhere else for who reads it.
+        assert!(self.failed || offset + length <= file.synced, "what is read was synced");
+        let bytes = file.bytes.get(offset..offset + length).filter(|_| !self.unreadable);
+        bytes.map(<[u8]>::to_vec).ok_or_else(|| "input/output error".to_owned())
     }
 
     fn read(&mut self, number: u32, offset: u64) -> Result<Vec<u8>, String> {

@@ -243,6 +243,7 @@ impl HotPath {
                 Effect::Write { .. }
                 | Effect::PrepareSegment { .. }
                 | Effect::ReadSegment { .. }
+                | Effect::ReadBodies { .. }
                 | Effect::FreeSegments { .. } => unreachable!("nothing is kept here"),
             }
         }

@@ -537,6 +537,7 @@ impl World {
             Event::SegmentPrepared { number, .. } => 0x6_0000 + u64::from(*number),
             Event::SegmentRefused { number, .. } => 0x7_0000 + u64::from(*number),
             Event::SegmentRead { offset, .. } => 0x8_0000 + *offset,
+            Event::BodiesRead { result } => 0xb_0000 + result.as_ref().map_or(0, |bytes| bytes.len() as u64),
         };
         self.note(what << 8 | shard as u64);
         self.shards[shard].apply(self.now, event);
@@ -614,6 +615,7 @@ impl World {
             Effect::Write { .. }
             | Effect::PrepareSegment { .. }
             | Effect::ReadSegment { .. }
+            | Effect::ReadBodies { .. }
             | Effect::FreeSegments { .. } => self.disks[shard].handle(self.now, effect),
         }
         None

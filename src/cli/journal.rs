@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use corelane_journal::{Message, Places, Position, Record, Returned, TransactionName};
+use corelane_journal::{Message, Places, Position, Record, Returned, TRANSIENT, TransactionName};
 use serde_json::{Map, Value as Json, json};
 
 use super::table::cell;
@@ -268,6 +268,7 @@ fn message_fields(message: &Message, payload: &[u8], queue: Json) -> Fields {
     vec![
         ("queue", queue),
         ("uid", json!(message.uid)),
+        ("kept", json!(message.uid & TRANSIENT == 0)),
         ("place", json!(message.place)),
         ("bytes", json!(payload.len())),
         ("priority", json!(message.priority)),

@@ -112,6 +112,9 @@ pub(super) struct ServeArguments {
 
     /// Memory for messages, shared among the shards; when it is used up, messages are refused [default: half of the machine's]
     ///
+    /// With a data directory, messages beyond half of it are in the journal only, durable or not, and are read again as consumers come to
+    /// them (a quarter of it is for these, and may go beyond it). Such a message takes 64 bytes. With `--in-memory` all are in memory.
+    ///
     /// Messages of which parts are still to come have a quarter of it besides, or as much as one of `--max-message-size` takes on each
     /// shard, if that is more. It does not count the queues themselves. Each takes about 10 KiB while there is a message in it, and a shard has at most
     /// 1,048,576: who may make queues by name (auto-create) can take about 10 GiB a shard. `--no-auto-create`, or `auto-create` of

@@ -265,7 +265,8 @@ impl Service for Yardstick {
             Event::Written { .. }
             | Event::SegmentPrepared { .. }
             | Event::SegmentRefused { .. }
-            | Event::SegmentRead { .. } => unreachable!("nothing is kept here"),
+            | Event::SegmentRead { .. }
+            | Event::BodiesRead { .. } => unreachable!("nothing is kept here"),
             Event::Stop => self.on_stop(),
         }
     }

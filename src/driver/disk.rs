@@ -89,6 +89,10 @@ impl Disk {
         self.helper.read(number, offset);
     }
 
+    pub(super) fn read_bodies(&mut self, number: u32, offset: u32, length: u32) {
+        self.helper.read_bodies(number, offset.into(), length as usize);
+    }
+
     pub(super) fn free(&mut self, numbers: Vec<u32>) {
         self.helper.free(numbers);
     }
@@ -143,6 +147,7 @@ impl Disk {
                 }),
             },
             Answer::Read { number, offset, buffer, result } => Done::Read { number, offset, buffer, result },
+            Answer::BodiesRead { buffer, result } => Done::BodiesRead { buffer, result },
             Answer::NotFreed { error } => Done::NotFreed { error },
         })
     }
@@ -150,6 +155,10 @@ impl Disk {
     /// The buffer of a read is no longer needed.
     pub(super) fn reuse(&mut self, buffer: Vec<u8>) {
         self.helper.reuse(buffer);
+    }
+
+    pub(super) fn reuse_bodies(&mut self, buffer: Vec<u8>) {
+        self.helper.reuse_bodies(buffer);
     }
 
     /// No write is on its way.
@@ -191,6 +200,7 @@ pub(super) enum Done {
     Synced(Synced),
     Prepared { number: u32, result: io::Result<u64> },
     Read { number: u32, offset: u64, buffer: Vec<u8>, result: io::Result<usize> },
+    BodiesRead { buffer: Vec<u8>, result: io::Result<()> },
     NotFreed { error: io::Error },
 }
 

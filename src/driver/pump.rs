@@ -375,6 +375,13 @@ impl<S: Service> Pump<S> {
                 Done::Prepared { number, result: Err(error) } => {
                     self.service.apply(now, Event::SegmentRefused { number, reason: error.to_string() });
                 }
+                Done::BodiesRead { buffer, result } => {
+                    let result = result.map(|()| buffer.as_slice()).map_err(|error| error.to_string());
+                    self.service.apply(now, Event::BodiesRead { result });
+                    if let Some(disk) = &mut self.disk {
+                        disk.reuse_bodies(buffer);
+                    }
+                }
                 Done::Read { number, offset, buffer, result } => {
                     let result = match result {
                         Ok(count) => Ok(&buffer[..count]),
@@ -508,6 +515,9 @@ impl<S: Service> Pump<S> {
             }
             Effect::PrepareSegment { number } => self.disk().0.prepare(number),
             Effect::ReadSegment { number, offset } => self.disk().0.read(number, offset),
+            Effect::ReadBodies { number, offset, length } => {
+                self.disk().0.read_bodies(number, offset, length);
+            }
             Effect::FreeSegments { numbers } => self.disk().0.free(numbers),
         }
     }

@@ -4,7 +4,7 @@
 //! on it.
 
 use super::segments::{SegmentFiles, read_at};
-use corelane_journal::{Damage, Lost, Record, Recovered};
+use corelane_journal::{Damage, Lost, Record, Recovered, TRANSIENT};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -73,7 +73,8 @@ fn claimed_messages(damage: &Damage, files: &SegmentFiles, recovered: &Recovered
         if let Record::Message(message, _) = record {
             let name = (message.uid, message.place);
             let found = recovered.messages.binary_search_by_key(&name, |found| (found.uid, found.place));
-            if found.is_err() {
+            // What was not kept is not missed.
+            if found.is_err() && message.uid & TRANSIENT == 0 {
                 *counts.entry(message.uid).or_default() += 1;
             }
         }

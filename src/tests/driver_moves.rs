@@ -93,7 +93,8 @@ impl Service for Nomads {
             Event::Written { .. }
             | Event::SegmentPrepared { .. }
             | Event::SegmentRefused { .. }
-            | Event::SegmentRead { .. } => unreachable!("nothing is kept here"),
+            | Event::SegmentRead { .. }
+            | Event::BodiesRead { .. } => unreachable!("nothing is kept here"),
             Event::Stop => self.effects.push(Effect::Stopped),
         }
     }

@@ -55,7 +55,7 @@ fn settle(engine: &mut Engine<Handle>, unsettled: &mut Vec<(ConsumerId, Place, A
         engine.settle(0, consumer, place, acquisition, Outcome::Accepted);
     }
     while let Some(spent) = engine.take_spent() {
-        black_box(spent.message.id);
+        black_box(spent.message.here().map(|message| message.id));
     }
 }
 

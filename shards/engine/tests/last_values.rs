@@ -51,8 +51,9 @@ fn whatever_the_older_one_waits_for() {
     bench.resume(consumer);
     assert_eq!(bench.ids_for(consumer), [4]);
     assert!(bench.engine.take_dead_letter().is_none());
-    let retired: Vec<u64> =
-        std::iter::from_fn(|| bench.engine.take_spent()).map(|spent| spent.message.id).collect();
+    let retired: Vec<u64> = std::iter::from_fn(|| bench.engine.take_spent())
+        .map(|spent| spent.message.here().unwrap().id)
+        .collect();
     assert_eq!(retired, [1, 3, 2]);
 }
 
@@ -216,7 +217,10 @@ fn a_key_ends_with_its_message() {
     bench.put(keyed(2, "a"));
     bench.purge();
     let place = bench.put(keyed(3, "a"));
-    assert_eq!(bench.engine.remove(bench.now, bench.queue, place).map(|note| note.id), Some(3));
+    assert_eq!(
+        bench.engine.remove(bench.now, bench.queue, place).and_then(Stored::here).map(|note| note.id),
+        Some(3)
+    );
     bench.check();
     bench.put(keyed(4, "a"));
     let consumer = bench.ready(0);

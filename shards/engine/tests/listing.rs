@@ -8,7 +8,11 @@ use corelane_engine::*;
 use support::*;
 
 fn listed(bench: &Bench, from: Place) -> Vec<(u64, EntryState)> {
-    bench.engine.entries(bench.queue, from).map(|(_, note, view)| (note.id, view.state)).collect()
+    bench
+        .engine
+        .entries(bench.queue, from)
+        .map(|(_, note, view)| (note.here().unwrap().id, view.state))
+        .collect()
 }
 
 #[test]
@@ -46,7 +50,8 @@ fn removed_unless_somebody_holds_it() {
     let third = bench.put(grouped(3, "g"));
     let fourth = bench.put(Publication { held_until: Some(bench.now + TICK), ..note(4) });
     let mut remove = |place| {
-        let id = bench.engine.remove(bench.now, bench.queue, place).map(|note| note.id);
+        let id =
+            bench.engine.remove(bench.now, bench.queue, place).and_then(Stored::here).map(|note| note.id);
         bench.check();
         id
     };

@@ -66,7 +66,7 @@ impl World {
             self.inside -= 1;
         }
         while let Some(letter) = self.engine.take_dead_letter() {
-            assert_eq!(letter.message.color, color_of(letter.queue));
+            assert_eq!(letter.message.here().unwrap().color, color_of(letter.queue));
             self.inside -= 1;
         }
     }

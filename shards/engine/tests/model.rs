@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+#[path = "model/away.rs"]
+mod away;
 mod support;
 #[path = "model/undecided.rs"]
 mod undecided;
@@ -41,6 +43,12 @@ struct Entry {
     key: Option<u8>,
     /// A later one of its key has come.
     replaced: bool,
+}
+
+impl Want {
+    fn is_filtered(&self) -> bool {
+        self.filter.is_some() || self.no_local.is_some()
+    }
 }
 
 impl Entry {
@@ -89,6 +97,9 @@ struct Model {
     waiting: bool,
     /// Some messages have a last-value key.
     keys: bool,
+    /// Messages leave memory; of these somebody needs them.
+    overflows: bool,
+    reading: Vec<Place>,
 }
 
 impl Model {
@@ -127,7 +138,7 @@ impl Model {
             chunks_spare_max: random.below(3),
             ..Limits::default()
         };
-        let keys = random.chance(2);
+        let (keys, overflows) = (random.chance(2), random.chance(2));
         let mut engine = Engine::new(limits);
         let queue = engine.declare_queue(properties);
         Model {
@@ -142,6 +153,8 @@ impl Model {
             next_id: 0,
             waiting: false,
             keys,
+            overflows,
+            reading: Vec::new(),
         }
     }
 
@@ -167,6 +180,7 @@ impl Model {
         }
         self.engine.verify();
         self.reconcile();
+        self.overflow();
         self.look();
     }
 
@@ -390,7 +404,8 @@ impl Model {
         if let Some(place) = self.random.pick(&places).copied() {
             let removed = self.engine.remove(self.now, self.queue, place);
             if self.entries[&place].is_free() {
-                assert_eq!(removed, self.entries.remove(&place).map(|entry| entry.note));
+                let note = self.entries.remove(&place).unwrap().note;
+                assert!(away::is_it(&removed.unwrap(), &note));
             } else {
                 assert_eq!(removed, None);
             }
@@ -435,8 +450,10 @@ impl Model {
         let outcome = self.any_outcome();
         if self.random.chance(4) {
             let weight = self.random.below(8) as i64;
-            self.engine.message_mut(consumer, place, acquisition).unwrap().weight = weight;
-            self.entries.get_mut(&place).unwrap().note.weight = weight;
+            if let Some(Stored::Here(note)) = self.engine.message_mut(consumer, place, acquisition) {
+                note.weight = weight;
+                self.entries.get_mut(&place).unwrap().note.weight = weight;
+            }
         }
         assert_eq!(self.engine.settle(self.now, consumer, place, acquisition, outcome), Settled::Done);
         self.end(place, consumer, outcome);
@@ -621,6 +638,7 @@ impl Model {
         let list = self.list(consumer);
         let scanning = self.engine.explain(consumer).unwrap().scanning;
         let first = self.first_for(consumer);
+        let unread = first.is_some_and(|first| self.is_away(first));
         let [maybe_outranked, outranked] =
             [false, true].map(|surely| first.is_some_and(|first| self.outranked(consumer, first, surely)));
         let sticky = self.properties.sticky_groups;
@@ -629,7 +647,7 @@ impl Model {
                 let (place, acquisition) = (delivery.place, delivery.acquisition);
                 assert_eq!((delivery.queue, delivery.owner), (self.queue, 7));
                 let entry = &self.entries[&place];
-                assert_eq!(*delivery.message, entry.note);
+                assert_eq!(*delivery.message, entry.note, "what is delivered is in memory");
                 assert_eq!(delivery.expires_at, entry.expires_at);
                 let counts = (delivery.delivery_count, delivery.acquired_count);
                 assert_eq!(counts, (entry.deliveries, entry.acquisitions));
@@ -644,7 +662,8 @@ impl Model {
                         assert!(self.can_take(consumer, place), "{consumer:?} may take {place:?}");
                         // What a group's owner gets of the group, it need not leave to anybody.
                         let grouped = self.entries[&place].note.group.is_some();
-                        if !(scanning || sticky || grouped && maybe_outranked) {
+                        let unknown = unread && self.wants[&consumer].is_filtered();
+                        if !(scanning || sticky || unknown || grouped && maybe_outranked) {
                             assert_eq!(
                                 Some(place),
                                 first,
@@ -662,7 +681,7 @@ impl Model {
                 }
             }
             Pull::Nothing if list == ConsumerList::Interested || list == ConsumerList::Notified => {
-                if !(first.is_none() || maybe_outranked || sticky) {
+                if !(first.is_none() || maybe_outranked || sticky || unread) {
                     panic!("{consumer:?} could take {first:?}: {}", self.picture());
                 }
             }
@@ -704,7 +723,8 @@ impl Model {
                 self.engine.verify();
                 self.reconcile();
             }
-            if !self.engine.run_slice(self.now) && self.engine.poll_notified().is_none() {
+            let more = self.engine.run_slice(self.now) || self.engine.poll_notified().is_some();
+            if !more && !self.read_all() {
                 break;
             }
         }
@@ -725,23 +745,6 @@ impl Model {
                 assert!(all, "{consumer:?} has seen all");
             }
         }
-    }
-
-    /// For failures.
-    fn picture(&self) -> String {
-        let mut text = format!("now {} {:?}\n", self.now, self.properties);
-        for (place, entry) in &self.entries {
-            text += &format!("{place:?} {entry:?}\n");
-        }
-        for (consumer, want) in &self.wants {
-            let filter = want.filter.map(|filter| FILTERS[filter].0);
-            text += &format!(
-                "{consumer:?} {filter:?} {:?} {:?}\n",
-                want.no_local,
-                self.engine.explain(*consumer)
-            );
-        }
-        text
     }
 
     fn any_consumer(&mut self) -> Option<ConsumerId> {

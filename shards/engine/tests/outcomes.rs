@@ -23,13 +23,13 @@ fn s30_rejected_is_terminal() {
     assert_eq!(bench.depth(), Depth::default());
     assert_eq!(bench.engine.queue_counters(bench.queue).unwrap().rejected, 1, "dropped and counted");
     assert!(bench.engine.take_dead_letter().is_none());
-    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.id), Some(1));
+    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.here().unwrap().id), Some(1));
 
     let (mut bench, consumer, got) =
         one_delivered(QueueProperties { dead_letter: true, ..Default::default() });
     bench.settle(consumer, got, Outcome::Rejected);
     let letter = bench.engine.take_dead_letter().unwrap();
-    assert_eq!((letter.message.id, letter.reason), (1, DeadLetterReason::Rejected));
+    assert_eq!((letter.message.here().unwrap().id, letter.reason), (1, DeadLetterReason::Rejected));
     assert_eq!((letter.queue, letter.acquired_count), (bench.queue, 1));
     assert!(bench.engine.take_spent().is_none());
     assert_eq!(bench.run(), []);
@@ -178,7 +178,7 @@ fn s44_expiry_at_any_position_without_consumers() {
         bench.pass(0);
         while let Some(letter) = bench.engine.take_dead_letter() {
             assert_eq!(letter.reason, DeadLetterReason::Expired);
-            expired.push((letter.message.id, (bench.now - start) / TICK));
+            expired.push((letter.message.here().unwrap().id, (bench.now - start) / TICK));
         }
     }
     assert_eq!(expired, [(2, 10), (5, 15), (4, 20), (3, 500), (1, 1_000)]);
@@ -307,8 +307,16 @@ fn settlements_that_are_too_late_do_nothing() {
     let again = bench.run_for(other)[0];
     assert_eq!((again.id, again.acquired_count), (2, 1));
     assert!(bench.engine.message(other, again.place, got.acquisition).is_none());
-    assert_eq!(bench.engine.message(other, again.place, again.acquisition).map(|note| note.id), Some(2));
-    bench.engine.message_mut(other, again.place, again.acquisition).unwrap().color = "changed";
+    assert_eq!(
+        bench
+            .engine
+            .message(other, again.place, again.acquisition)
+            .and_then(Stored::here)
+            .map(|note| note.id),
+        Some(2)
+    );
+    bench.engine.message_mut(other, again.place, again.acquisition).unwrap().here().unwrap().color =
+        "changed";
     bench.settle(other, again, RELEASED);
     assert_eq!(bench.engine.counters().late_settlements, 2);
 }

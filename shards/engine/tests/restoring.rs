@@ -8,7 +8,17 @@ use corelane_engine::*;
 use support::*;
 
 fn restored(place: Place, publication: Publication<Note>, counts: (u32, u32)) -> Restored<Note> {
-    Restored { place, publication, delivery_count: counts.0, acquired_count: counts.1 }
+    let Publication { message, expires_at, held_until, last_value, .. } = publication;
+    Restored {
+        place,
+        outline: Outline::of(&message),
+        stored: Stored::Here(message),
+        expires_at,
+        held_until,
+        last_value,
+        delivery_count: counts.0,
+        acquired_count: counts.1,
+    }
 }
 
 #[test]
@@ -27,7 +37,7 @@ fn entries_come_back_to_their_places_with_their_counts() {
     assert_eq!(later, Place(200_000));
     let view = bench.engine.explain_entry(bench.queue, places[2]).unwrap();
     assert_eq!((view.delivery_count, view.acquired_count), (3, 6));
-    assert_eq!(bench.engine.message_at(bench.queue, places[1]).unwrap().id, 2);
+    assert_eq!(bench.engine.message_at(bench.queue, places[1]).unwrap().here().unwrap().id, 2);
     let taker = bench.ready(0);
     assert_eq!(bench.ids_for(taker), [1, 2, 3, 5]);
 }
@@ -47,7 +57,7 @@ fn what_expired_meanwhile_is_gone_and_what_was_held_is_held() {
     bench.check();
     assert_eq!(bench.engine.explain_entry(bench.queue, Place(1)).unwrap().held_until, Some(now + 50));
     assert_eq!(bench.ids_for(taker), [3]);
-    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.id), Some(1));
+    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.here().unwrap().id), Some(1));
 }
 
 #[test]

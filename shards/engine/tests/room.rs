@@ -110,7 +110,7 @@ fn full_by_bytes_and_by_a_lowered_limit() {
     bench.accept(consumer, got[0]);
     check_room(&mut bench);
     // A message that its consumer makes larger fills the queue, too.
-    bench.engine.message_mut(consumer, got[1].place, got[1].acquisition).unwrap().weight = 9;
+    bench.engine.message_mut(consumer, got[1].place, got[1].acquisition).unwrap().here().unwrap().weight = 9;
     bench.settle(consumer, got[1], RELEASED);
     bench.put(note(4));
     assert!(bench.engine.is_full(bench.queue));

@@ -72,7 +72,7 @@ fn a_pending_message_taken_back_was_never_there() {
     assert!(bench.engine.drop_pending(bench.queue, place));
     bench.check();
     assert!(!bench.engine.drop_pending(bench.queue, place));
-    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.id), Some(1));
+    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.here().unwrap().id), Some(1));
     assert_eq!(bench.depth(), Depth::default());
     bench.put(note(3));
     assert_eq!(bench.ids_for(taker), [3]);
@@ -94,7 +94,7 @@ fn purge_and_dropping_the_oldest_leave_alone_what_transactions_have() {
     bench.pause(taker, PauseReason::NoCredit);
     let place = bench.put(pending(note(2)));
     bench.put_all([3, 4, 5]);
-    assert_eq!(bench.engine.take_dead_letter().map(|letter| letter.message.id), Some(3));
+    assert_eq!(bench.engine.take_dead_letter().map(|letter| letter.message.here().unwrap().id), Some(3));
     assert_eq!(bench.purge().len(), 2);
     assert_eq!((bench.depth().pending, bench.depth().retired, bench.depth().messages), (1, 1, 2));
 
@@ -103,7 +103,7 @@ fn purge_and_dropping_the_oldest_leave_alone_what_transactions_have() {
     assert!(commit(&mut bench, place));
     bench.put_all([5, 6, 7]);
     let dropped = std::iter::from_fn(|| bench.engine.take_dead_letter());
-    assert_eq!(dropped.map(|letter| letter.message.id).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(dropped.map(|letter| letter.message.here().unwrap().id).collect::<Vec<_>>(), [1, 2]);
 }
 
 /// A full queue of two that drops the oldest, of which a transaction has so many more.
@@ -116,7 +116,9 @@ fn dropping(limits: QueueProperties, posts: u64) -> (Bench, Vec<Place>) {
 }
 
 fn dropped(bench: &mut Bench) -> Vec<u64> {
-    std::iter::from_fn(|| bench.engine.take_dead_letter()).map(|letter| letter.message.id).collect()
+    std::iter::from_fn(|| bench.engine.take_dead_letter())
+        .map(|letter| letter.message.here().unwrap().id)
+        .collect()
 }
 
 /// Two of ten bytes fit.
@@ -202,7 +204,7 @@ fn expiry_and_hold_take_effect_at_the_commit() {
         assert!(commit(&mut bench, place));
     }
     let letter = bench.engine.take_dead_letter().unwrap();
-    assert_eq!((letter.message.id, letter.reason), (1, DeadLetterReason::Expired));
+    assert_eq!((letter.message.here().unwrap().id, letter.reason), (1, DeadLetterReason::Expired));
     assert_eq!(bench.depth().held, 1);
     assert_eq!(bench.ids_for(taker), [3, 4]);
     bench.pass(6);
@@ -212,7 +214,11 @@ fn expiry_and_hold_take_effect_at_the_commit() {
     bench.pause(taker, PauseReason::NoCredit);
     assert!(commit(&mut bench, place));
     bench.pass(4);
-    assert_eq!(bench.engine.take_dead_letter().map(|letter| letter.message.id), Some(5), "its timer ran");
+    assert_eq!(
+        bench.engine.take_dead_letter().map(|letter| letter.message.here().unwrap().id),
+        Some(5),
+        "its timer ran"
+    );
 }
 
 #[test]
@@ -257,14 +263,14 @@ fn the_outcome_of_a_retired_delivery_happens_at_the_commit() {
     for got in &got {
         retire(&mut bench, taker, *got);
     }
-    bench.engine.retired_message_mut(bench.queue, got[2].place).unwrap().weight = 5;
+    bench.engine.retired_message_mut(bench.queue, got[2].place).unwrap().here().unwrap().weight = 5;
     assert_eq!(bench.depth().bytes, 45);
     assert!(bench.engine.take_spent().is_none());
     assert!(commit_retired(&mut bench, got[0], Outcome::Accepted));
     assert!(!commit_retired(&mut bench, got[0], Outcome::Accepted));
-    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.id), Some(1));
+    assert_eq!(bench.engine.take_spent().map(|spent| spent.message.here().unwrap().id), Some(1));
     assert!(commit_retired(&mut bench, got[1], Outcome::Rejected));
-    assert_eq!(bench.engine.take_dead_letter().map(|letter| letter.message.id), Some(2));
+    assert_eq!(bench.engine.take_dead_letter().map(|letter| letter.message.here().unwrap().id), Some(2));
     assert!(commit_retired(&mut bench, got[2], NOT_HERE));
     assert!(commit_retired(&mut bench, got[3], FAILED));
     let again = bench.run_for(taker)[0];
@@ -274,7 +280,7 @@ fn the_outcome_of_a_retired_delivery_happens_at_the_commit() {
     retire(&mut bench, taker, again);
     assert!(roll_back(&mut bench, again, true));
     let letter = bench.engine.take_dead_letter().unwrap();
-    assert_eq!((letter.message.id, letter.reason), (4, DeadLetterReason::DeliveriesMax));
+    assert_eq!((letter.message.here().unwrap().id, letter.reason), (4, DeadLetterReason::DeliveriesMax));
     assert_eq!(bench.engine.queue_counters(bench.queue).unwrap().accepted, 1);
 }
 
@@ -395,7 +401,9 @@ fn s53_a_deleted_queue_takes_what_transactions_have_with_it() {
     let mut back = Vec::new();
     while bench.engine.run_slice(bench.now) {
         bench.check();
-        back.extend(std::iter::from_fn(|| bench.engine.take_spent()).map(|spent| spent.message.id));
+        back.extend(
+            std::iter::from_fn(|| bench.engine.take_spent()).map(|spent| spent.message.here().unwrap().id),
+        );
     }
     assert_eq!(back.len(), 2);
     // A queue in the same slot is another one.

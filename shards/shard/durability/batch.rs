@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use corelane_engine::{DeadLetterReason, Engine, EntryView, Outcome, Place, QueueId};
+use corelane_engine::{DeadLetterReason, Engine, EntryView, Outcome, Place, QueueId, Stored};
 use corelane_journal::{
     self as journal, Batch, Decided, Details, Done, Placed, Position, Prepared, Removal, Returned, Started,
     Stopped, TransactionName, Write,
@@ -15,6 +15,7 @@ use corelane_journal::{
 use hashbrown::HashMap;
 
 use super::leaving::{Leaving, death_of};
+use super::overflow::{Overflow, away_of, position_of, transient_uid};
 use super::{Durability, Kept, Said, Source, definition};
 use crate::Shard;
 use crate::dead_letters::DeadLetters;
@@ -46,6 +47,7 @@ struct Sources<'a> {
     queues: &'a mut Queues,
     participations: &'a Participations,
     leaving: &'a Leaving,
+    overflow: &'a Overflow,
     dead_letters: &'a DeadLetters,
     decided: &'a HashMap<TransactionName, Position>,
 }
@@ -74,11 +76,14 @@ impl Shard {
     fn run_kept_journal(&mut self, now: u64) -> bool {
         self.say_what_left();
         let mut kept = self.keep_promises(now);
+        self.send_synced_away();
+        self.note_overflow();
         while self.begin_write() {
             kept |= self.keep_promises(now);
         }
         self.ask_for_segment(now);
         self.clean_journal();
+        self.read_bodies(now);
         kept
     }
 
@@ -86,6 +91,9 @@ impl Shard {
     fn begin_write(&mut self) -> bool {
         let Shard { engine, queues, participations, dead_letters, .. } = self;
         let Some(durability) = &mut self.durability else { return false };
+        if durability.waits || (durability.stopped.is_some() && durability.line.is_empty()) {
+            return false;
+        }
         let Durability {
             journal,
             line,
@@ -93,21 +101,22 @@ impl Shard {
             placing,
             removals,
             leaving,
+            overflow,
             decided,
             whole,
             taken,
             waits,
-            stopped,
             backup,
             ..
         } = &mut **durability;
         let is_short = journal.is_short();
-        if *waits || backup.holds() || (stopped.is_some() && line.is_empty()) {
+        if backup.holds() {
             return false;
         }
         let completed = journal.completed();
         let Some(mut batch) = journal.begin_batch() else { return false };
-        let mut sources = Sources { engine, queues, participations, leaving, dead_letters, decided };
+        let mut sources =
+            Sources { engine, queues, participations, leaving, overflow, dead_letters, decided };
         let mut open = false;
         let mut last = None;
         let mut count = 0;
@@ -179,6 +188,8 @@ impl Shard {
                 | Said::Forgotten(position)
                 | Said::QueueDeleted { definition: position, .. } => position,
                 Said::Message { .. }
+                | Said::Overflowed { .. }
+                | Said::AwayAgain { .. }
                 | Said::Returned { .. }
                 | Said::Queue { .. }
                 | Said::Closed { .. }
@@ -208,12 +219,15 @@ impl Sources<'_> {
     fn encode(&mut self, said: &Said, batch: &mut Batch<'_>, placing: &mut Placing) {
         match *said {
             Said::Message { queue, place } => self.message((queue, place), None, None, batch, placing),
-            Said::MessageAgain { queue, place } => {
-                let position = self.engine.message_at(queue, place).and_then(|message| message.position);
-                if position.is_some() {
-                    let name = self.participations.name_of(queue, place);
-                    self.message((queue, place), name, position, batch, placing);
+            Said::MessageAgain { queue, place } => self.message_again(queue, place, batch, placing),
+            Said::Overflowed { queue, place } => {
+                let message = self.engine.message_at(queue, place).and_then(Stored::here);
+                if self.overflow.is_full && message.is_some_and(|message| message.position.is_none()) {
+                    self.message((queue, place), None, None, batch, placing);
                 }
+            }
+            Said::AwayAgain { queue, place, ref message, ref payload } => {
+                self.away_again((queue, place), message, payload, batch, placing);
             }
             Said::Returned { queue, place } => self.returned(queue, place, batch),
             Said::Queue { queue } => {
@@ -254,16 +268,7 @@ impl Sources<'_> {
                 batch.done(&Done { transaction: name, committed, segments }, prepared);
             }
             Said::DepartureAgain { source, ref message, ref payload } => {
-                if let Some(departure) = self.leaving.get(source) {
-                    let mut message = (**message).clone();
-                    message.delivery_count = departure.delivery_count;
-                    message.acquired_count = departure.acquired_count;
-                    if departure.death != 0 {
-                        message.details.get_or_insert_default().death = departure.death;
-                    }
-                    let placed = batch.message(&message, payload, Some(departure.position));
-                    placing.departures.push((source, placed));
-                }
+                self.departure_again(source, message, payload, batch, placing);
             }
             Said::Forgotten(position) => placing.forgotten.push(position),
             Said::Started { time, shards, boot } => batch.started(&Started { boot, shards, time }),
@@ -284,16 +289,77 @@ impl Sources<'_> {
         batch: &mut Batch<'_>,
         placing: &mut Placing,
     ) {
-        let Some((message, view)) = self.entry(queue, place) else { return };
-        let Some(uid) = self.uid(queue) else { return };
+        let Some((Stored::Here(message), view)) = self.entry(queue, place) else { return };
+        let uid = if message.is_kept { self.uid(queue) } else { Some(transient_uid(queue)) };
+        let Some(uid) = uid else { return };
         let record = record_of(uid, place, message, &view, transaction);
         placing.messages.push((queue, place, batch.message(&record, message.bytes(), copied)));
     }
 
+    /// A message that lies somewhere already.
+    fn message_again(&self, queue: QueueId, place: Place, batch: &mut Batch<'_>, placing: &mut Placing) {
+        let message = self.engine.message_at(queue, place).and_then(Stored::here);
+        let position = message.and_then(|message| message.position);
+        if position.is_some() {
+            let name = self.participations.name_of(queue, place);
+            self.message((queue, place), name, position, batch, placing);
+        }
+    }
+
+    /// A message that has left its queue, with its record as it was read.
+    fn departure_again(
+        &self,
+        source: Source,
+        record: &journal::Message,
+        payload: &[u8],
+        batch: &mut Batch<'_>,
+        placing: &mut Placing,
+    ) {
+        let Some(departure) = self.leaving.get(source) else { return };
+        let mut message = record.clone();
+        message.delivery_count = departure.delivery_count;
+        message.acquired_count = departure.acquired_count;
+        if departure.death != 0 {
+            message.details.get_or_insert_default().death = departure.death;
+        }
+        let placed = batch.message(&message, payload, Some(departure.position));
+        placing.departures.push((source, placed));
+    }
+
+    /// A message that is not in memory, with its record as it was read. If it is in memory again, that is written.
+    fn away_again(
+        &self,
+        (queue, place): (QueueId, Place),
+        record: &journal::Message,
+        payload: &[u8],
+        batch: &mut Batch<'_>,
+        placing: &mut Placing,
+    ) {
+        let Some((stored, view)) = self.entry(queue, place) else {
+            // It may have died meanwhile.
+            return self.departure_again(Source { queue, place }, record, payload, batch, placing);
+        };
+        let Stored::Away(away) = stored else {
+            return self.message_again(queue, place, batch, placing);
+        };
+        // Its transaction is committed, or it would be in memory.
+        let details = record.details.clone().map(|details| Details { transaction: None, ..*details });
+        let record = journal::Message {
+            details: details.filter(|details| *details != Details::default()).map(Box::new),
+            expires_at: view.expires_at.unwrap_or(0),
+            held_until: view.held_until.unwrap_or(0),
+            delivery_count: view.delivery_count,
+            acquired_count: view.acquired_count,
+            ..record.clone()
+        };
+        let copied = Some(position_of(away).0);
+        placing.messages.push((queue, place, batch.message(&record, payload, copied)));
+    }
+
     fn returned(&self, queue: QueueId, place: Place, batch: &mut Batch<'_>) {
-        let Some((message, view)) = self.entry(queue, place) else { return };
+        let Some((stored, view)) = self.entry(queue, place) else { return };
         // What is written in this batch is written with its counts.
-        let (Some(uid), Some(position)) = (self.uid(queue), message.position) else { return };
+        let (Some(uid), Some(position)) = (self.uid(queue), position_in(stored)) else { return };
         batch.returned(&Returned {
             uid,
             place: place.0,
@@ -301,7 +367,7 @@ impl Sources<'_> {
             delivery_count: view.delivery_count,
             acquired_count: view.acquired_count,
             held_until: view.held_until.unwrap_or(0),
-            annotations: annotations_of(message),
+            annotations: self.annotations((queue, place), stored),
             death: 0,
         });
     }
@@ -323,15 +389,16 @@ impl Sources<'_> {
             return;
         }
         for &Posted { queue, place, .. } in posted.iter().filter(|_| !again) {
-            let is_kept = self.engine.message_at(queue, place).is_some_and(|message| message.is_kept);
+            let is_kept = self.engine.is_kept_at(queue, place);
             if is_kept {
                 self.message((queue, place), Some(name), None, batch, placing);
             }
         }
         let mut prepared = Prepared { transaction: name, removed: Vec::new(), returned: Vec::new() };
         for &Retired { queue, place, outcome, .. } in retired {
-            let Some((message, view)) = self.entry(queue, place) else { continue };
-            let Some(node) = self.queues.get(queue).filter(|_| message.is_kept) else { continue };
+            let Some((stored, view)) = self.entry(queue, place) else { continue };
+            let is_kept = self.engine.is_kept_at(queue, place);
+            let Some(node) = self.queues.get(queue).filter(|_| is_kept) else { continue };
             let Some(uid) = self.uid(queue) else { continue };
             let properties = &node.destination.properties;
             let failed = matches!(outcome, Outcome::Modified { delivery_failed: true, .. });
@@ -357,11 +424,11 @@ impl Sources<'_> {
                 uid,
                 place: place.0,
                 // Whoever says it for good knows better.
-                segment: message.position.map_or(0, |position| position.segment),
+                segment: position_in(stored).map_or(0, |position| position.segment),
                 delivery_count,
                 acquired_count: view.acquired_count,
                 held_until: 0,
-                annotations: annotations_of(message),
+                annotations: self.annotations((queue, place), stored),
                 death,
             });
         }
@@ -372,7 +439,7 @@ impl Sources<'_> {
     fn letters(&mut self, batch: &mut Batch<'_>, placing: &mut Placing) {
         let letters = self.dead_letters;
         for (index, letter) in letters.new_ones() {
-            let message = &letter.message;
+            let Stored::Here(message) = &letter.message else { continue };
             if !message.is_kept || message.position.is_some() {
                 continue;
             }
@@ -401,8 +468,13 @@ impl Sources<'_> {
         }
     }
 
-    fn entry(&self, queue: QueueId, place: Place) -> Option<(&Message, EntryView)> {
+    fn entry(&self, queue: QueueId, place: Place) -> Option<(Stored<&Message>, EntryView)> {
         Some((self.engine.message_at(queue, place)?, self.engine.explain_entry(queue, place)?))
+    }
+
+    /// The annotations of a message that outcomes have added to.
+    fn annotations(&self, (queue, place): (QueueId, Place), stored: Stored<&Message>) -> Bytes {
+        self.overflow.annotations_in(Source { queue, place }, stored)
     }
 
     fn uid(&self, queue: QueueId) -> Option<u64> {
@@ -420,10 +492,17 @@ impl Durability {
         participations: &mut Participations,
         dead_letters: &mut DeadLetters,
     ) {
-        let Durability { placing, leaving, decided, journal, .. } = self;
+        let Durability { placing, leaving, overflow, decided, journal, .. } = self;
+        overflow.begin(write);
         for (queue, place, placed) in placing.messages.drain(..) {
-            if let Some(message) = engine.message_at_mut(queue, place) {
-                message.position = Some(write.position(placed));
+            let position = write.position(placed);
+            match engine.message_at_mut(queue, place) {
+                Some(Stored::Here(message)) => message.position = Some(position),
+                Some(Stored::Away(away)) => *away = away_of(position, position_of(*away).1),
+                None => {}
+            }
+            if overflow.is_full {
+                overflow.note_written(queue, place);
             }
         }
         for (source, placed) in placing.departures.drain(..) {
@@ -446,7 +525,9 @@ impl Durability {
         for (index, uid, placed) in placing.letters.drain(..) {
             if let Some(letter) = dead_letters.get_mut(index) {
                 let position = write.position(placed);
-                letter.message.position = Some(position);
+                if let Stored::Here(message) = &mut letter.message {
+                    message.position = Some(position);
+                }
                 leaving.insert(letter, uid, position, death_of(letter.reason));
             }
         }
@@ -489,4 +570,12 @@ fn details_of(message: &Message, transaction: Option<TransactionName>) -> Option
 /// The annotations of a message that outcomes have added to.
 pub(super) fn annotations_of(message: &Message) -> Bytes {
     if message.is_annotated { Bytes::copy_from_slice(message.annotations()) } else { Bytes::new() }
+}
+
+/// Where the record of a message lies.
+fn position_in(stored: Stored<&Message>) -> Option<Position> {
+    match stored {
+        Stored::Here(message) => message.position,
+        Stored::Away(away) => Some(position_of(away).0),
+    }
 }

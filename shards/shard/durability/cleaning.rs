@@ -3,10 +3,11 @@
 //! The segment is read piece by piece, and what still holds is said again, as it is now; then its file is free. One piece is on its
 //! way, or one piece's records in the line, at a time: what else is said is never behind more than that.
 
-use corelane_engine::{Engine, Place, QueueId};
+use corelane_engine::{Engine, Place, QueueId, Stored};
 use corelane_journal::{Position, Record, SegmentReader};
 use hashbrown::HashSet;
 
+use super::overflow::{position_of, transient_queue};
 use super::{Durability, Said, Source};
 use crate::Shard;
 use crate::effect::Effect;
@@ -109,6 +110,34 @@ impl Shard {
 }
 
 impl Durability {
+    /// What is to be said of a message whose record lies in the segment.
+    fn message_again(
+        &self,
+        engine: &Engine<Message>,
+        position: Position,
+        message: corelane_journal::Message,
+        payload: &[u8],
+    ) -> Option<Said> {
+        if let Some(source) = self.leaving.at(position) {
+            let (message, payload) = (Box::new(message), payload.to_vec());
+            return Some(Said::DepartureAgain { source, message, payload });
+        }
+        let known = transient_queue(message.uid).or_else(|| self.by_uid.get(&message.uid).copied());
+        let (queue, place) = (known?, Place(message.place));
+        let (there, is_away) = match engine.message_at(queue, place)? {
+            // It may be gone again when the next batch begins.
+            Stored::Here(there) => (there.position, there.was_read),
+            Stored::Away(away) => (Some(position_of(away).0), true),
+        };
+        (there == Some(position)).then(|| match is_away {
+            true => {
+                let (message, payload) = (Box::new(message), payload.to_vec());
+                Said::AwayAgain { queue, place, message, payload }
+            }
+            false => Said::MessageAgain { queue, place },
+        })
+    }
+
     /// What is to be said of a record that lies in the segment, if it still holds.
     fn again(
         &self,
@@ -120,16 +149,7 @@ impl Durability {
         record: Record<'_>,
     ) -> Option<Said> {
         match record {
-            Record::Message(message, payload) => {
-                if let Some(source) = self.leaving.at(position) {
-                    let (message, payload) = (Box::new(message), payload.to_vec());
-                    return Some(Said::DepartureAgain { source, message, payload });
-                }
-                let queue = *self.by_uid.get(&message.uid)?;
-                let place = Place(message.place);
-                let there = engine.message_at(queue, place).and_then(|message| message.position);
-                (there == Some(position)).then_some(Said::MessageAgain { queue, place })
-            }
+            Record::Message(message, payload) => self.message_again(engine, position, message, payload),
             Record::Queue(record) => {
                 let queue = *self.by_uid.get(&record.uid)?;
                 let is_there = queues.kept(queue)?.definition == Some(position);
@@ -159,7 +179,10 @@ impl Durability {
                     let returned = Box::new(record);
                     return is_said.then_some(Said::Died { source, returned });
                 }
-                let there = queue.and_then(|queue| Some((queue, engine.message_at(queue, place)?.position?)));
+                let there = queue.and_then(|queue| match engine.message_at(queue, place)? {
+                    Stored::Here(message) => Some((queue, message.position?)),
+                    Stored::Away(away) => Some((queue, position_of(away).0)),
+                });
                 match there {
                     // It is said again itself, with its counts.
                     Some((_, message)) if message.segment == position.segment => None,

@@ -15,10 +15,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use corelane_engine::{DeadLetter, DeadLetterReason, Place, QueueId};
+use corelane_engine::{DeadLetter, DeadLetterReason, Place, QueueId, Stored};
 use corelane_journal::{self as journal, Origin, Position, Removal};
 use hashbrown::HashMap;
 
+use super::overflow::position_of;
 use super::{Durability, Kept, Said};
 use crate::Shard;
 use crate::mail::Arrived;
@@ -156,7 +157,7 @@ impl Shard {
     /// Takes dead letters from the engine. `death`: what is written of theirs.
     pub(super) fn take_in_letters(&mut self, death: u8) {
         while let Some(letter) = self.engine.take_dead_letter() {
-            if let Some(position) = letter.message.position.filter(|_| letter.message.is_kept)
+            if let Some(position) = kept_position(&letter.message)
                 && let Some(uid) = self.queues.uid(letter.queue)
                 && let Some(durability) = &mut self.durability
             {
@@ -181,7 +182,7 @@ impl Shard {
                     delivery_count: letter.delivery_count,
                     acquired_count: letter.acquired_count,
                     held_until: 0,
-                    annotations: super::batch::annotations_of(&letter.message),
+                    annotations: durability.overflow.annotations_in(source, letter.message.as_ref()),
                     death: death_of(letter.reason),
                 };
                 durability.say(Said::Died { source, returned: Box::new(returned) });
@@ -255,9 +256,10 @@ impl Shard {
 
     /// Whether the next dead letter is one that has yet to be written where it was.
     pub(crate) fn is_letter_unwritten(&self) -> bool {
-        let Some(DeadLetter { queue, message, .. }) = self.dead_letters.front() else { return false };
-        let waits = message.is_kept && message.position.is_none() && !self.has_failed();
-        waits && self.queues.uid(*queue).is_some()
+        let front = self.dead_letters.front();
+        let waits =
+            front.is_some_and(|letter| is_unwritten(letter) && self.queues.uid(letter.queue).is_some());
+        waits && !self.has_failed()
     }
 
     /// A queue is deleted: what was written of it is void, but for its dead letters.
@@ -281,10 +283,8 @@ impl Shard {
     pub(super) fn settle_closing(&mut self, queue: QueueId) {
         self.say_what_left();
         let Some(durability) = &self.durability else { return };
-        let is_unwritten = |letter: &&DeadLetter<Message>| {
-            letter.queue == queue && letter.message.is_kept && letter.message.position.is_none()
-        };
-        let unwritten = self.dead_letters.iter().filter(is_unwritten).map(|letter| letter.place);
+        let of_queue = self.dead_letters.iter().filter(|letter| letter.queue == queue);
+        let unwritten = of_queue.filter(|letter| is_unwritten(letter)).map(|letter| letter.place);
         let left = unwritten.chain(durability.leaving.of_queue(queue)).collect();
         if let Some(closing) = self.queues.closing_mut(queue) {
             closing.left = left;
@@ -308,5 +308,21 @@ impl Shard {
         if let Some(definition) = definition {
             durability.say(Said::QueueDeleted { uid, since, definition });
         }
+    }
+}
+
+/// Whether a dead letter is kept and has yet to be written.
+fn is_unwritten(letter: &DeadLetter<Message>) -> bool {
+    match &letter.message {
+        Stored::Here(message) => message.is_kept && message.position.is_none(),
+        Stored::Away(_) => false,
+    }
+}
+
+/// Where the record of a message that is kept lies.
+fn kept_position(stored: &Stored<Message>) -> Option<Position> {
+    match stored {
+        Stored::Here(message) => message.position.filter(|_| message.is_kept),
+        Stored::Away(away) => Some(position_of(*away)).filter(|(_, is_kept)| *is_kept).map(|(at, _)| at),
     }
 }

@@ -15,6 +15,7 @@
 //! Invariants:
 //! - what is said is written in the order in which it was said, and what stands in one group is written in one batch;
 //! - a message has a position ⟺ a batch with its record has begun;
+//! - a message that is not in memory has a position that is synced, or was before it was written again (`overflow`);
 //! - a message that is kept and leaves its queue for another stays where it is until it has a position;
 //! - a promise is kept after everything that was said before it is synced, and never after a write has failed.
 //!
@@ -25,13 +26,14 @@ mod batch;
 mod cleaning;
 mod definition;
 mod leaving;
+mod overflow;
 mod promise;
 mod restore;
 mod transactions;
 
 use std::collections::VecDeque;
 
-use corelane_engine::{Place, QueueId};
+use corelane_engine::{Place, QueueId, Stored};
 use corelane_journal::{Journal, Position, Record, Removal, Ticket, TransactionName};
 use hashbrown::{HashMap, HashSet};
 
@@ -46,6 +48,7 @@ use batch::Placing;
 use cleaning::Cleaning;
 use leaving::Leaving;
 pub(crate) use leaving::{Closing, Source};
+use overflow::{Overflow, position_of};
 use promise::Promise;
 use restore::Restoring;
 pub use restore::{Decisions, RestoreSummary};
@@ -69,6 +72,7 @@ pub(crate) struct Durability {
     /// The same, with the number of parts that are to be done, as they are called while this shard runs.
     undone: HashMap<TransactionKey, (TransactionName, usize)>,
     leaving: Leaving,
+    overflow: Overflow,
     cleaning: Option<Cleaning>,
     restoring: Option<Box<Restoring>>,
     /// Everything that all shards had is there again.
@@ -105,6 +109,11 @@ enum Said {
     End,
     /// The message at this place, if it is still there.
     Message {
+        queue: QueueId,
+        place: Place,
+    },
+    /// The same, for one that is not kept, so that it can leave memory.
+    Overflowed {
         queue: QueueId,
         place: Place,
     },
@@ -162,6 +171,13 @@ enum Said {
         queue: QueueId,
         place: Place,
     },
+    /// The same for one that is not in memory, or may not be, with its record.
+    AwayAgain {
+        queue: QueueId,
+        place: Place,
+        message: Box<corelane_journal::Message>,
+        payload: Vec<u8>,
+    },
     DepartureAgain {
         source: Source,
         message: Box<corelane_journal::Message>,
@@ -206,6 +222,7 @@ impl Durability {
             decided: HashMap::new(),
             undone: HashMap::new(),
             leaving: Leaving::default(),
+            overflow: Overflow::default(),
             cleaning: None,
             restoring: None,
             all_ready: false,
@@ -345,8 +362,12 @@ impl Shard {
             Keeping::BeforeDelivery if is_hidden => self.keep_message(queue, place, Keeping::Kept),
             Keeping::Not if is_hidden => {}
             Keeping::Kept | Keeping::BeforeDelivery => self.keep_message(queue, place, keeping),
-            Keeping::Not if waits => self.reveal_kept(queue, place),
-            Keeping::Not => {}
+            Keeping::Not => {
+                if waits {
+                    self.reveal_kept(queue, place);
+                }
+                self.overflow_stored(queue, place);
+            }
         }
     }
 
@@ -367,11 +388,35 @@ impl Shard {
     }
 
     /// A message that was at this place is gone for good, and so is what was written of it.
-    pub(crate) fn discard(&mut self, queue: QueueId, place: Place, message: Message) {
-        if let Some(position) = message.position {
-            self.say_removed(queue, place, position);
+    pub(crate) fn discard(&mut self, queue: QueueId, place: Place, stored: Stored<Message>) {
+        let (position, is_kept) = match &stored {
+            Stored::Here(message) => (message.position, message.is_kept),
+            Stored::Away(away) => {
+                let (position, is_kept) = position_of(*away);
+                (Some(position), is_kept)
+            }
+        };
+        match position {
+            Some(position) if is_kept => self.say_removed(queue, place, position),
+            Some(position) => self.note(Said::Forgotten(position)),
+            None => {}
         }
-        self.forget(message);
+        self.forget_stored(stored);
+    }
+
+    /// The same for one that is not kept.
+    #[cold]
+    fn discard_transient(&mut self, stored: Stored<Message>) {
+        match stored {
+            Stored::Here(message) => {
+                self.forget_transient(&message);
+                self.forget(message);
+            }
+            Stored::Away(away) => {
+                self.note(Said::Forgotten(position_of(away).0));
+                self.forget_stored(stored);
+            }
+        }
     }
 
     fn say_removed(&mut self, queue: QueueId, place: Place, position: Position) {
@@ -392,9 +437,11 @@ impl Shard {
     fn say_all_that_left(&mut self) -> bool {
         let mark = self.said();
         while let Some(spent) = self.engine.take_spent() {
-            match spent.at {
-                Some((queue, place)) => self.discard(queue, place, spent.message),
-                None => self.forget(spent.message),
+            match (spent.message, spent.at) {
+                // Most are this.
+                (Stored::Here(message), None) if message.position.is_none() => self.forget(message),
+                (stored, None) => self.discard_transient(stored),
+                (stored, Some((queue, place))) => self.discard(queue, place, stored),
             }
         }
         while let Some((queue, place)) = self.engine.take_returned() {
@@ -457,15 +504,22 @@ impl Shard {
         waits.then_some(durability.prepare_at)
     }
 
-    pub(crate) fn on_written(&mut self, write: corelane_journal::Write, result: Result<(), String>) {
+    pub(crate) fn on_written(
+        &mut self,
+        now: u64,
+        write: corelane_journal::Write,
+        result: Result<(), String>,
+    ) {
         let Some(durability) = &mut self.durability else { return };
         match result {
             Ok(()) => {
                 durability.journal.handle_synced(write);
+                durability.overflow.note_synced();
                 self.release_freed();
             }
             Err(reason) => {
                 durability.journal.handle_failed();
+                durability.overflow.note_failed();
                 let text = format!(
                     "the journal could not be written: {reason}. Nobody knows what of it is on the disk, so durable messages are refused \
                      and nothing is promised any more: mend the disk and start the broker again"
@@ -475,6 +529,7 @@ impl Shard {
             }
         }
         self.answer_backup();
+        self.resume_questions(now);
     }
 
     /// Whether a write has failed.

@@ -2,13 +2,13 @@
 //!
 //! Recovery has found what was there and where it lies. First come the queues, and it is settled what becomes of transactions that
 //! were open; then the segments are read once more, and each message that is there goes back to its place, in the order of
-//! these: one that is read too early waits. After a stop that was not in order nobody knows which messages were delivered, so all
+//! these: one that is read too early waits. What there is not enough memory for stays where it lies (`overflow`). After a stop that was not in order nobody knows which messages were delivered, so all
 //! that could have been are redelivered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use corelane_engine::{DeadLetterReason, Origin, Place, Publication, QueueId, QueueProperties, Restored};
+use corelane_engine::{DeadLetterReason, Outline, Place, QueueId, QueueProperties, Restored, Stored};
 use corelane_journal::{
     self as journal, LastReturn, LiveMessage, Position, Record, Recovered, Removal, Ticket, TransactionName,
 };
@@ -17,9 +17,12 @@ use hashbrown::HashMap;
 
 use super::definition::Defined;
 use super::leaving::{Closing, death_of, reason_of};
+use super::overflow::{Annotations, away_of};
 use super::{Durability, Kept, Said, definition};
 use crate::Shard;
 use crate::effect::Effect;
+use crate::limits::OVERFLOW_SHARE;
+use crate::memory::AWAY_BYTES;
 use crate::message::Message;
 use crate::subscription::Subscription;
 
@@ -81,6 +84,8 @@ pub(super) struct Restoring {
     waiting: HashMap<u64, Waiting>,
     /// By their index in `messages`: read, and not their turn yet.
     early: BTreeMap<usize, Loaded>,
+    /// Memory of these.
+    early_bytes: u64,
     sequence_end: u64,
     summary: RestoreSummary,
 }
@@ -94,11 +99,15 @@ struct Waiting {
 
 /// A message that was read.
 struct Loaded {
-    message: Message,
+    stored: Stored<Message>,
+    outline: Outline,
+    last_value: Option<Box<[u8]>>,
     expires_at: u64,
     held_until: u64,
     /// Its last return has yet to be read, with the annotations.
     misses_return: bool,
+    /// Those, if the message is not in memory.
+    annotations: Option<Box<[u8]>>,
     death: u8,
 }
 
@@ -128,13 +137,13 @@ struct Resolved {
     summary: RestoreSummary,
 }
 
-fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
+fn resolve(recovered: &mut Recovered, decisions: &Decisions) -> Resolved {
     let letters = |(_, queue): &(Position, journal::Queue)| match definition::read(queue) {
         Ok(Defined::Closed { letters, .. }) => Some((queue.uid, letters)),
         Ok(Defined::Queue { .. }) | Err(_) => None,
     };
     let closed: BTreeMap<u64, BTreeSet<Place>> = recovered.queues.iter().filter_map(letters).collect();
-    let Resolved { mut kept, mut given_back, mut said, mut summary } = Resolved::default();
+    let Resolved { mut given_back, mut said, mut summary, .. } = Resolved::default();
     let mut gone: BTreeSet<(u64, u64)> = BTreeSet::new();
     let mut segments: BTreeMap<TransactionName, BTreeSet<u32>> = BTreeMap::new();
     for (name, transaction) in &recovered.transactions {
@@ -146,8 +155,9 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
             }
         }
     }
-    kept.reserve(recovered.messages.len());
-    for message in &recovered.messages {
+    // There may be very many.
+    let mut kept = std::mem::take(&mut recovered.messages);
+    kept.retain_mut(|message| {
         let LiveMessage { uid, place, position, .. } = *message;
         let has_arrived = decisions.arrived.contains(&journal::Origin { uid, place });
         let mut is_gone = has_arrived || gone.contains(&(uid, place));
@@ -159,7 +169,6 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
         if is_gone {
             said.push(Said::Removed(Removal { uid, place, position }));
         } else {
-            let mut message = *message;
             let last_return = return_of(&recovered.returned, uid, place);
             let written = last_return.map_or(position, |last| last.position.max(position));
             // Who has had it, and what became of that, is known only if all was said.
@@ -170,9 +179,9 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
                 let back = journal::Returned { segment: position.segment, ..back.clone() };
                 said.push(Said::Carried(Box::new(Record::Returned(back))));
             }
-            kept.push(message);
         }
-    }
+        !is_gone
+    });
     for (name, transaction) in &recovered.transactions {
         let Some((position, _)) = &transaction.prepared else { continue };
         let committed = decisions.decided.contains(name);
@@ -191,8 +200,8 @@ fn resolve(recovered: &Recovered, decisions: &Decisions) -> Resolved {
 impl Shard {
     /// From now on durable messages are kept, after what there was before. Everything that was found is to be handed to
     /// [`Self::restore_record`] next, segment by segment, and then comes [`Self::end_restore`]; all before the first event.
-    pub fn begin_restore(&mut self, now: u64, recovered: Recovered, decisions: &Decisions) {
-        let Resolved { kept, given_back, said, mut summary } = resolve(&recovered, decisions);
+    pub fn begin_restore(&mut self, now: u64, mut recovered: Recovered, decisions: &Decisions) {
+        let Resolved { kept, given_back, said, mut summary } = resolve(&mut recovered, decisions);
         let Recovered { queues, returned, transactions, uid_end, sequence_end, mut journal, .. } = recovered;
         let lowest_uid =
             u64::from(journal.identity().layout) << UID_LAYOUT_SHIFT | (self.index as u64) << UID_SHARD_SHIFT;
@@ -235,8 +244,16 @@ impl Shard {
             }
         }
         let early = BTreeMap::new();
-        let restoring =
-            Restoring { messages: kept, returned, given_back, waiting, early, sequence_end, summary };
+        let restoring = Restoring {
+            messages: kept,
+            returned,
+            given_back,
+            waiting,
+            early,
+            early_bytes: 0,
+            sequence_end,
+            summary,
+        };
         if let Some(durability) = &mut self.durability {
             durability.restoring = Some(Box::new(restoring));
         }
@@ -324,20 +341,9 @@ impl Shard {
         if restoring.messages[index].position != position {
             return;
         }
-        let bytes = self.buffers.copy(payload);
-        let mut message = match Message::new(bytes, record.format) {
-            Ok(message) => message,
-            Err(bytes) => return self.buffers.give(bytes),
-        };
-        message.enqueued_at = record.enqueued_at;
-        message.schedule(record.enqueued_at);
-        if let Some(details) = &record.details {
-            message.restore_deaths(&details.deaths);
-            message.origin = details.origin.map(Box::new);
-            if let Ok(map) = Map::decode(&details.annotations) {
-                message.restore_annotations(map);
-            }
-        }
+        let Some(mut message) = self.revive(&record, payload) else { return };
+        message.is_kept = true;
+        message.position = Some(position);
         let mut death = record.details.as_ref().map_or(0, |details| details.death);
         let last_return = restoring.return_of(record.uid, record.place);
         death = death.max(last_return.map_or(0, |last| last.death));
@@ -349,7 +355,22 @@ impl Shard {
                 message.restore_annotations(map);
             }
         }
-        let loaded = Loaded { message, expires_at: record.expires_at, held_until, misses_return, death };
+        let queue = restoring.waiting.get(&record.uid).and_then(|waiting| self.queues.get(waiting.queue));
+        let key = queue.and_then(|node| node.destination.last_value_key.as_deref());
+        let last_value = key.and_then(|property| message.key(property));
+        let outline = Outline::of(&message);
+        let memory = message.memory();
+        let is_full = self.memory_used + restoring.early_bytes + memory > self.memory_max / OVERFLOW_SHARE;
+        let stored = if is_full && !message.is_annotated {
+            self.dissolve(message);
+            Stored::Away(away_of(position, true))
+        } else {
+            restoring.early_bytes += memory;
+            Stored::Here(message)
+        };
+        let (expires_at, annotations) = (record.expires_at, None);
+        let loaded =
+            Loaded { stored, outline, last_value, expires_at, held_until, misses_return, annotations, death };
         restoring.early.insert(index, loaded);
         self.restore_ready(now, restoring, record.uid);
     }
@@ -369,7 +390,15 @@ impl Shard {
         {
             loaded.misses_return = false;
             if let Ok(map) = Map::decode(&returned.annotations) {
-                loaded.message.restore_annotations(map);
+                match &mut loaded.stored {
+                    Stored::Here(message) => {
+                        restoring.early_bytes -= message.memory();
+                        message.restore_annotations(map);
+                        restoring.early_bytes += message.memory();
+                        loaded.outline = Outline::of(message);
+                    }
+                    Stored::Away(_) => loaded.annotations = Some(returned.annotations.to_vec().into()),
+                }
             }
             self.restore_ready(now, restoring, returned.uid);
         }
@@ -401,38 +430,44 @@ impl Shard {
         index: usize,
         loaded: Loaded,
     ) {
-        let LiveMessage { place, position, delivery_count, acquired_count, .. } = restoring.messages[index];
-        let Loaded { mut message, expires_at, held_until, mut death, .. } = loaded;
+        let LiveMessage { place, delivery_count, acquired_count, .. } = restoring.messages[index];
+        let Loaded { stored, outline, last_value, expires_at, held_until, annotations, mut death, .. } =
+            loaded;
         if death == 0 && self.queues.closing(queue).is_some() {
             death = death_of(DeadLetterReason::Deleted);
         }
-        message.is_kept = true;
-        message.position = Some(position);
-        let destination = self.queues.get(queue).map(|node| &node.destination);
-        let key = destination.and_then(|destination| destination.last_value_key.as_deref());
-        let last_value = key.and_then(|property| message.key(property));
-        let bytes = message.bytes().len() as u64;
-        self.memory_used += message.memory();
-        let publication = Publication {
-            priority: message.priority(),
+        let (bytes, place) = (outline.size as u64, Place(place));
+        match &stored {
+            Stored::Here(message) => {
+                restoring.early_bytes -= message.memory();
+                self.memory_used += message.memory();
+            }
+            Stored::Away(_) => self.memory_used += AWAY_BYTES,
+        }
+        if let (Some(map), Some(durability)) = (annotations, &mut self.durability) {
+            durability.overflow.annotate(queue, place, Annotations::Instead(map));
+        }
+        let restored = Restored {
+            place,
+            stored,
+            outline,
             expires_at: Some(expires_at).filter(|at| *at > 0),
             held_until: Some(held_until).filter(|until| *until > 0),
-            origin: Origin(0),
             last_value,
-            ..Publication::new(message)
+            delivery_count,
+            acquired_count,
         };
-        let restored = Restored { place: Place(place), publication, delivery_count, acquired_count };
         match self.engine.restore(now, queue, restored) {
             Ok(()) => {
                 restoring.summary.messages += 1;
                 restoring.summary.bytes += bytes;
                 if let Some(reason) = reason_of(death) {
                     self.say_what_left();
-                    self.engine.kill(now, queue, Place(place), reason);
+                    self.engine.kill(now, queue, place, reason);
                     self.take_in_letters(death);
                 }
             }
-            Err(message) => self.forget(message),
+            Err(stored) => self.forget_stored(stored),
         }
     }
 

@@ -125,7 +125,8 @@ impl Shard {
     }
 
     fn head_facts(&self, now: u64, queue: QueueId, place: Place) -> Option<Pairs> {
-        let (_, message, view) = self.engine.entries(queue, place).next()?;
+        let (_, stored, view) = self.engine.entries(queue, place).next()?;
+        let message = stored.here();
         let holder = match view.state {
             EntryState::Acquired(holder) | EntryState::Retired(holder) => Some(holder),
             _ => view.group_owner,
@@ -133,9 +134,9 @@ impl Shard {
         Some(pairs![
             "place" => place_text(place),
             "state" => state_word(view.state),
-            "age-us" => now.saturating_sub(message.enqueued_at),
-            "message-id" => show_property(message, Property::MessageId),
-            "group" => show_property(message, Property::GroupId),
+            "age-us" => message.map(|message| now.saturating_sub(message.enqueued_at)),
+            "message-id" => message.map_or(Data::Null, |message| show_property(message, Property::MessageId)),
+            "group" => message.map_or(Data::Null, |message| show_property(message, Property::GroupId)),
             "holder" => holder.map(|holder| consumers::name(self.index, holder)),
             "delivery-count" => view.delivery_count,
             "acquired-count" => view.acquired_count,

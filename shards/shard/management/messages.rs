@@ -7,7 +7,7 @@
 //! counts of its deliveries are new, and an `expiration` of its new queue counts from then on. What consumers hold stays with them.
 
 use corelane_engine::selector::{self, Field, Fields, Filter, HeaderField};
-use corelane_engine::{self as engine, EntryState, EntryView, Origin, Place, QueueId};
+use corelane_engine::{self as engine, EntryState, EntryView, Origin, Place, QueueId, Stored};
 
 use super::Asker;
 use super::data::{Data, Pairs, pairs};
@@ -15,7 +15,7 @@ use super::question::{Answer, Moved, PeekQuestion, SweepAction, SweepQuestion, S
 use super::reply::{Fault, Status};
 use super::request::place_text;
 use crate::Shard;
-use crate::limits::{ANSWER_BYTES_MAX, SWEEP_BYTES_MAX, SWEEP_STEPS_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, QUESTION_READS_MAX, SWEEP_BYTES_MAX, SWEEP_IDS_MAX, SWEEP_STEPS_MAX};
 use crate::mail::{Arrived, PublishOutcome, Refusal};
 use crate::message::Message;
 use crate::publish::{Arrival, Timing};
@@ -28,11 +28,15 @@ impl Shard {
     pub(crate) fn peek(&self, now: u64, question: &PeekQuestion) -> Answer {
         let Some(queue) = self.queues.find(&question.queue) else { return self.no_queue(&question.queue) };
         let (mut shown, mut bytes, mut next) = (Vec::new(), 0, None);
-        for (place, message, view) in self.engine.entries(queue, question.from) {
+        for (place, stored, view) in self.engine.entries(queue, question.from) {
             if shown.len() >= question.count as usize || bytes >= ANSWER_BYTES_MAX {
                 next = Some(place);
                 break;
             }
+            let Stored::Here(message) = stored else {
+                next = Some(place);
+                break;
+            };
             let message =
                 Data::Map(self.show_message(now, place, message, &view, question.body_max as usize));
             bytes += message.size();
@@ -111,8 +115,11 @@ impl Shard {
         };
         if let Some(places) = &question.places {
             let meant = |place: &&Place| {
-                let found = self.engine.entries(queue, **place).next();
-                found.is_some_and(|(found, message, view)| found == **place && is_meant(message, &view))
+                let found = self.engine.entries(queue, **place).next().filter(|(found, ..)| found == *place);
+                found.is_some_and(|(_, stored, view)| match stored {
+                    Stored::Here(message) => is_meant(message, &view),
+                    Stored::Away(_) => filter.is_none(),
+                })
             };
             return (places.iter().filter(meant).copied().collect(), None);
         }
@@ -120,7 +127,8 @@ impl Shard {
         let mut from = question.from;
         let mut steps = 0;
         'levels: loop {
-            for (place, message, view) in self.engine.entries(queue, from) {
+            for (place, stored, view) in self.engine.entries(queue, from) {
+                let Stored::Here(message) = stored else { return (places, Some(place)) };
                 if steps >= SWEEP_STEPS_MAX {
                     return (places, Some(place));
                 }
@@ -139,8 +147,40 @@ impl Shard {
         }
     }
 
+    /// The first message that is not in memory, of so many; none after many tries, if there are others before it.
+    pub(crate) fn first_away(
+        &self,
+        queue: QueueId,
+        from: Place,
+        count: usize,
+        reads: &mut u32,
+    ) -> Option<(QueueId, Place)> {
+        let mut entries = self.engine.entries(queue, from).take(count).enumerate();
+        let (index, (place, ..)) = entries.find(|(_, (_, stored, _))| stored.away().is_some())?;
+        *reads += 1;
+        (index == 0 || *reads <= QUESTION_READS_MAX).then_some((queue, place))
+    }
+
+    /// The same, of those that a slice is about.
+    pub(crate) fn missing_of(&self, question: &mut SweepQuestion) -> Option<(QueueId, Place)> {
+        let queue = self.queues.find(&question.queue)?;
+        let Some(places) = &question.places else {
+            return self.first_away(queue, question.from, SWEEP_STEPS_MAX, &mut question.reads);
+        };
+        if question.selector.is_none() && matches!(question.action, SweepAction::Delete) {
+            return None;
+        }
+        let is_away = |place: &&Place| {
+            self.engine.message_at(queue, **place).is_some_and(|stored| stored.away().is_some())
+        };
+        question.reads += 1;
+        let place = places.iter().find(is_away).filter(|_| question.reads as usize <= 2 * SWEEP_IDS_MAX)?;
+        Some((queue, *place))
+    }
+
     fn copy_of(&mut self, now: u64, queue: QueueId, place: Place) -> Option<Moved> {
-        let (_, message, view) = self.engine.entries(queue, place).next().filter(|(it, ..)| *it == place)?;
+        let (_, stored, view) = self.engine.entries(queue, place).next().filter(|(it, ..)| *it == place)?;
+        let message = stored.here()?;
         let held_until = message.delayed_until(view.held_until, now);
         // A dead letter has had its time; what it has is its queue's.
         let expires_at = view.expires_at.filter(|_| !message.is_dead_letter());

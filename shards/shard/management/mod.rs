@@ -68,10 +68,19 @@ pub(crate) struct Management {
     next_request: u64,
     /// Requests whose next question is for this shard itself.
     ready: VecDeque<(u64, Question)>,
+    /// Questions that wait for messages that are not in memory.
+    reading: Vec<Unread>,
     /// When to look whether a question was answered: the request and the question's number. The earliest first.
     deadlines: VecDeque<(u64, u64, u32)>,
     /// Queues of this shard whose messages are on their way to another one, and who moves them: a shard, and its request.
     moving: HashMap<Box<str>, Asker>,
+}
+
+/// A question that waits.
+#[derive(Debug)]
+enum Unread {
+    Here { number: u64, question: Question },
+    Elsewhere { from: usize, query: Query },
 }
 
 /// Whose question it is: a shard, and its request.
@@ -269,12 +278,26 @@ impl Shard {
     /// Answers this shard's own questions, so many a turn. True if there are more.
     pub(crate) fn run_management(&mut self, now: u64) -> bool {
         for _ in 0..QUESTIONS_PER_TURN_MAX {
-            let Some((number, question)) = self.management.ready.pop_front() else { break };
+            let Some((number, mut question)) = self.management.ready.pop_front() else { break };
+            if self.waits_for_bodies(&mut question) {
+                self.management.reading.push(Unread::Here { number, question });
+                continue;
+            }
             let mark = self.said();
             let answer = self.answer_question(now, (self.index, number), question);
             self.take_answer_kept(now, mark, number, answer);
         }
         !self.management.ready.is_empty()
+    }
+
+    /// Something was read: questions that wait for that are looked at again.
+    pub(crate) fn resume_questions(&mut self, now: u64) {
+        for unread in std::mem::take(&mut self.management.reading) {
+            match unread {
+                Unread::Here { number, question } => self.management.ready.push_back((number, question)),
+                Unread::Elsewhere { from, query } => self.on_query(now, from, query),
+            }
+        }
     }
 
     /// Gives up on shards that have not answered.

@@ -430,6 +430,7 @@ impl Sweeping {
             from: self.from,
             until: self.until,
             count: count - self.done,
+            reads: 0,
         };
         Step::Ask((layout.home)(queue), Question::Sweep(question))
     }

@@ -1,15 +1,15 @@
 //! What does the shard that serves a request ask of another one, or of itself?
 //!
 //! A question names all it needs, so whoever answers keeps nothing of it; each is answered at once and costs no more than its
-//! bound. What takes longer is asked in several steps, which is `plan`'s business.
+//! bound, save that one about messages that are not in memory waits until they are read. What takes longer is asked in several steps, which is `plan`'s business.
 
 use corelane_engine::{ConsumerId, Place};
 use corelane_journal::Origin;
 
-use super::Asker;
 use super::data::{Data, Pairs};
 use super::kinds::Kind;
 use super::reply::{Fault, Status};
+use super::{Asker, Unread};
 use crate::Shard;
 use crate::dead_letter_paths::Stop;
 use crate::mail::{Answered, Arrived, ConnectionId, LinkRef, Mail, PublishOutcome, Query};
@@ -131,6 +131,8 @@ pub(crate) struct PeekQuestion {
     pub(crate) count: u32,
     /// Bytes of each body.
     pub(crate) body_max: u32,
+    /// How often it has waited for messages that are not in memory.
+    pub(crate) reads: u32,
 }
 
 /// A slice of a queue whose messages are to be moved, copied or deleted.
@@ -145,6 +147,8 @@ pub(crate) struct SweepQuestion {
     /// Only what was enqueued until then.
     pub(crate) until: u64,
     pub(crate) count: u64,
+    /// How often it has waited for messages that are not in memory.
+    pub(crate) reads: u32,
 }
 
 /// What happens to the messages of a sweep.
@@ -153,6 +157,16 @@ pub(crate) enum SweepAction {
     Delete,
     Move { to: Box<str> },
     Copy { to: Box<str> },
+}
+
+impl SweepAction {
+    /// Whether messages are written elsewhere.
+    fn stores(&self) -> bool {
+        match self {
+            SweepAction::Delete => false,
+            SweepAction::Move { .. } | SweepAction::Copy { .. } => true,
+        }
+    }
 }
 
 /// The answer to a question.
@@ -287,10 +301,37 @@ impl Shard {
     }
 
     pub(crate) fn on_query(&mut self, now: u64, from: usize, query: Query) {
-        let Query { request, number, question } = query;
+        let Query { request, number, mut question } = query;
+        if self.waits_for_bodies(&mut question) {
+            let query = Query { request, number, question };
+            self.management.reading.push(Unread::Elsewhere { from, query });
+            return;
+        }
         let mark = self.said();
         let answer = self.answer_question(now, (from, request), question);
         self.post_kept(mark, from, Mail::Answered(Box::new(Answered { request, number, answer })));
+    }
+
+    /// Whether a question has to wait until messages that it is about are read.
+    pub(crate) fn waits_for_bodies(&mut self, question: &mut Question) -> bool {
+        let missing = match question {
+            Question::Peek(question) => {
+                let queue = self.queues.find(&question.queue);
+                queue.and_then(|queue| {
+                    self.first_away(queue, question.from, question.count as usize, &mut question.reads)
+                })
+            }
+            Question::Sweep(question) if question.action.stores() && self.has_to_write_first() => {
+                return true;
+            }
+            Question::Put { .. } if self.has_to_write_first() => return true,
+            Question::Sweep(question) => self.missing_of(question),
+            _ => None,
+        };
+        if let Some((queue, place)) = missing {
+            self.want_body(queue, place);
+        }
+        missing.is_some()
     }
 
     /// Answers what this shard is asked, by another one or by itself.

@@ -319,7 +319,7 @@ fn parse_queue_operation(request: &Fields<'_>, operation: &str) -> Result<Comman
             };
             let count = request.count("count", PEEK_MESSAGES, PEEK_MESSAGES_MAX)?;
             let body_max = request.count("body", PEEK_BODY_BYTES, PEEK_BODY_BYTES_MAX)?;
-            ask(Question::Peek(PeekQuestion { queue, from, count, body_max }))
+            ask(Question::Peek(PeekQuestion { queue, from, count, body_max, reads: 0 }))
         }
         "EXPLAIN" => {
             let count = request.count("count", EXPLAIN_CONSUMERS, EXPLAIN_CONSUMERS_MAX)?;

@@ -43,6 +43,9 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("questions-unanswered", |shard| shard.counters.questions_unanswered.into()),
     ("journal-writes", |shard| shard.counters.journal_writes.into()),
     ("journal-bytes", |shard| shard.counters.journal_bytes.into()),
+    ("journal-reads", |shard| shard.counters.reads.into()),
+    ("journal-bytes-read", |shard| shard.counters.read_bytes.into()),
+    ("messages-unreadable", |shard| shard.counters.messages_unreadable.into()),
 ];
 
 impl Shard {

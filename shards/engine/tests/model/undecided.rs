@@ -35,8 +35,10 @@ impl Model {
                 let outcome = self.any_outcome();
                 if self.random.chance(4) {
                     let weight = self.random.below(8) as i64;
-                    self.engine.retired_message_mut(queue, place).unwrap().weight = weight;
-                    self.entries.get_mut(&place).unwrap().note.weight = weight;
+                    if let Some(Stored::Here(note)) = self.engine.retired_message_mut(queue, place) {
+                        note.weight = weight;
+                        self.entries.get_mut(&place).unwrap().note.weight = weight;
+                    }
                 }
                 assert!(self.engine.commit_retired(now, queue, place, outcome));
                 self.end(place, consumer, outcome);

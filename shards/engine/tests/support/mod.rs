@@ -49,7 +49,7 @@ pub(crate) fn grouped(id: u64, group: &str) -> Publication<Note> {
 }
 
 /// Takes out all that nobody holds.
-pub(crate) fn purge(engine: &mut Engine<Note>, now: u64, queue: QueueId) -> Vec<Note> {
+pub(crate) fn purge(engine: &mut Engine<Note>, now: u64, queue: QueueId) -> Vec<Stored<Note>> {
     let places: Vec<Place> = engine.entries(queue, Place(0)).map(|(place, ..)| place).collect();
     places.into_iter().filter_map(|place| engine.remove(now, queue, place)).collect()
 }
@@ -109,7 +109,7 @@ impl Bench {
     pub(crate) fn purge(&mut self) -> Vec<Note> {
         let gone = purge(&mut self.engine, self.now, self.queue);
         self.check();
-        gone
+        gone.into_iter().filter_map(Stored::here).collect()
     }
 
     pub(crate) fn put_all(&mut self, ids: impl IntoIterator<Item = u64>) {

@@ -34,7 +34,7 @@ fn nothing_is_written_until_no_shard_writes_and_then_all_go_on() {
     let copy = stage.world.restored(stage.world.now, copied);
     let depth = |shard: usize| {
         let queue = copy.shards[shard].queue(&name_at(shard, 2)).unwrap();
-        copy.shards[shard].messages(queue).count()
+        copy.shards[shard].engine().depth(queue).map_or(0, |depth| depth.messages as usize)
     };
     assert_eq!([depth(0), depth(1)], [1, 1]);
     stage.world.end_backup();

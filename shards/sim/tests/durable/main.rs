@@ -1,11 +1,12 @@
 //! What is there after a crash, or in a backup (`backups`)? Messages and queues (`messages`, `queues`), dead letters and what moves (`moves`, `dying`), transactions
-//! (`transactions`), the disk itself (`disk`).
+//! (`transactions`), what is larger than memory (`overflow`), the disk itself (`disk`).
 
 mod backups;
 mod disk;
 mod dying;
 mod messages;
 mod moves;
+mod overflow;
 mod queues;
 mod transactions;
 
