@@ -21,6 +21,8 @@ pub struct Restored<M> {
     pub last_value: Option<Box<[u8]>>,
     pub delivery_count: u32,
     pub acquired_count: u32,
+    /// Nobody sees it before [`Engine::commit_pending`].
+    pub pending: bool,
 }
 
 /// What the engine knows of a message that it does not have.
@@ -44,7 +46,7 @@ impl<M: Message> Engine<M> {
     /// Puts an entry back to its place, behind all others of its level. What has expired meanwhile leaves the queue as it does
     /// otherwise. The message again, if the queue is not there, or the place is not behind the others.
     pub fn restore(&mut self, now: u64, queue: QueueId, restored: Restored<M>) -> Result<(), Stored<M>> {
-        let Restored { place, stored, outline, expires_at, held_until, last_value, .. } = restored;
+        let Restored { place, stored, outline, expires_at, held_until, last_value, pending, .. } = restored;
         let Some(index) = self.resolve_queue(queue).filter(|_| place.level() < LEVELS) else {
             return Err(stored);
         };
@@ -62,7 +64,8 @@ impl<M: Message> Engine<M> {
             return Err(stored);
         };
         self.store.entry_mut(entry).set_counts(restored.delivery_count, restored.acquired_count);
-        self.queues[index].counters.enqueued += 1;
+        // What is pending counts when it is shown.
+        self.queues[index].counters.enqueued += u64::from(!pending);
         let occupant = Occupant {
             stored,
             size: outline.size,
@@ -71,7 +74,7 @@ impl<M: Message> Engine<M> {
             origin: Origin(0),
             expires_at,
             held_until: held_until.filter(|until| *until > now),
-            pending: false,
+            pending,
             last_value,
         };
         self.occupy(now, index, entry, occupant);

@@ -113,6 +113,12 @@ impl Recovered {
         written.segment >= self.certain_from
     }
 
+    /// The message at a place, if it is there.
+    pub fn find(&self, uid: u64, place: u64) -> Option<&LiveMessage> {
+        let found = self.messages.binary_search_by_key(&(uid, place), |message| (message.uid, message.place));
+        found.ok().map(|index| &self.messages[index])
+    }
+
     /// The open transaction that a message belongs to.
     pub fn transaction_of(&self, message: &LiveMessage) -> Option<TransactionName> {
         let name = self.transaction_names.get(message.transaction.checked_sub(1)? as usize)?;

@@ -112,6 +112,8 @@ pub enum Mail {
     Forwarded { count: usize, bytes: u64, lost: Vec<LostDeadLetter>, kept: Vec<(Source, Vec<Arrived>)> },
     /// To the home: they are gone where they were, so consumers may have them.
     Reveal(Vec<Arrived>),
+    /// To all homes: what was found at the start to have gone to another shard is gone where it was, so consumers may have it.
+    GoneSinceStart,
 
     /// To a dynamic node's home: its link or connection ended.
     DeleteQueue { queue: QueueId },

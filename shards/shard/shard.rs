@@ -594,6 +594,7 @@ impl Shard {
                 }
             }
             Mail::Reveal(hidden) => self.reveal(now, &hidden),
+            Mail::GoneSinceStart => self.reveal_restored(now, from),
             Mail::DeleteQueue { queue } => self.delete_queue(now, queue),
             Mail::Retired { transaction, count, late } => {
                 let failure = (late > 0).then_some(Failure::Late);

@@ -99,8 +99,7 @@ impl World {
         for (shard, (recovery, scan)) in found.into_iter().enumerate() {
             recovered.push(recovery.finish(scan.finish(), self.journal_config(shard, boot)));
         }
-        let mut decisions = Decisions::default();
-        recovered.iter().for_each(|recovered| decisions.note(recovered));
+        let decisions = Decisions::of(recovered.iter());
         let clean = recovered.iter().all(|recovered| recovered.clean);
         let mut restart = Restart { clean, ..Restart::default() };
         for (shard, recovered) in recovered.into_iter().enumerate() {

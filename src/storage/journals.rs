@@ -105,7 +105,6 @@ pub(super) fn read_journals(
         threads.into_iter().map(join).collect::<Result<Vec<Found>, StorageError>>()
     })?;
     let boot = found.iter().map(|found| found.recovery.boot()).max().unwrap_or(0) + 1;
-    let mut decisions = Decisions::default();
     let mut shards = Vec::new();
     for ((shard, files), found) in (0..layout.shards).zip(files).zip(found) {
         let identity = Identity { layout: layout.number, shard, shards: layout.shards };
@@ -114,9 +113,9 @@ pub(super) fn read_journals(
         let mut used =
             files.numbers().map_err(|error| StorageError::of("look through", files.folder(), error))?;
         used.retain(|number| recovered.journal.uses(*number));
-        decisions.note(&recovered);
         shards.push(ShardStorage { files, used, recovered });
     }
+    let decisions = Decisions::of(shards.iter().map(|shard| &shard.recovered));
     Ok(Journals { boot, decisions, shards, bytes: progress.total(), time: progress.elapsed() })
 }
 

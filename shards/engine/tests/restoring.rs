@@ -18,6 +18,7 @@ fn restored(place: Place, publication: Publication<Note>, counts: (u32, u32)) ->
         last_value,
         delivery_count: counts.0,
         acquired_count: counts.1,
+        pending: false,
     }
 }
 

@@ -3,8 +3,8 @@
 //! When it is kept where it goes. On this shard both are said in one group. On other shards it is when all of them have answered, which
 //! they do when they have synced it: until then its record stays, so that after a crash it is never nowhere. Nor is it twice: what is
 //! written of it in its new queue says where it was, and a start takes away what is there. That record cannot be gone before the one
-//! here is, as nobody has the message there until that is synced; so nobody has to remember what came from where. Only of what went to
-//! a topic, which several shards have, each may have it once more.
+//! here is, as nobody has the message there until that is synced, after a start neither (`restore`); so nobody has to remember what came
+//! from where. Only of what went to a topic, which several shards have, each may have it once more.
 //!
 //! Invariants:
 //! - a dead letter that is kept has a departure here as soon as it has a position, and until that is said to be gone;

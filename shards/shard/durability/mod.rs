@@ -31,7 +31,7 @@ mod promise;
 mod restore;
 mod transactions;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use corelane_engine::{Place, QueueId, Stored};
 use corelane_journal::{Journal, Position, Record, Removal, Ticket, TransactionName};
@@ -75,6 +75,8 @@ pub(crate) struct Durability {
     overflow: Overflow,
     cleaning: Option<Cleaning>,
     restoring: Option<Box<Restoring>>,
+    /// By the shard that they came from: hidden, as they stood there at the start, too.
+    restored_hidden: BTreeMap<usize, Vec<Arrived>>,
     /// Everything that all shards had is there again.
     all_ready: bool,
     /// Subscriptions that were there and to which topics do not lead yet.
@@ -225,6 +227,7 @@ impl Durability {
             overflow: Overflow::default(),
             cleaning: None,
             restoring: None,
+            restored_hidden: BTreeMap::new(),
             all_ready: false,
             unbound: HashSet::new(),
             opens_group: false,

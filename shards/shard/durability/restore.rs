@@ -4,6 +4,9 @@
 //! were open; then the segments are read once more, and each message that is there goes back to its place, in the order of
 //! these: one that is read too early waits. What there is not enough memory for stays where it lies (`overflow`). After a stop that was not in order nobody knows which messages were delivered, so all
 //! that could have been are redelivered.
+//!
+//! What has gone to another shard, and is found in both places, is taken away where it was. Until that is synced, for which a full disk may
+//! have no room for long, it is hidden where it went: taken there, and its segment freed, it would be back at the next start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,10 +21,12 @@ use hashbrown::HashMap;
 use super::definition::Defined;
 use super::leaving::{Closing, death_of, reason_of};
 use super::overflow::{Annotations, away_of};
+use super::promise::Promise;
 use super::{Durability, Kept, Said, definition};
 use crate::Shard;
 use crate::effect::Effect;
 use crate::limits::OVERFLOW_SHARE;
+use crate::mail::{Arrived, Mail};
 use crate::memory::AWAY_BYTES;
 use crate::message::Message;
 use crate::subscription::Subscription;
@@ -39,16 +44,26 @@ pub struct Decisions {
     pub open: BTreeSet<TransactionName>,
     /// Where messages were that have gone to another shard, and are kept there.
     pub arrived: BTreeSet<journal::Origin>,
+    /// Those of them that stand where they were, too, with the shard that has yet to say that they are gone.
+    pub standing: BTreeMap<journal::Origin, usize>,
 }
 
 impl Decisions {
-    /// Notes what one shard's journal says.
-    pub fn note(&mut self, recovered: &Recovered) {
-        for (name, transaction) in &recovered.transactions {
-            self.decided.extend(transaction.decided.as_ref().map(|_| *name));
-            self.open.extend(transaction.prepared.as_ref().map(|_| *name));
+    /// What the journals of all shards say, in their order.
+    pub fn of<'a>(shards: impl Iterator<Item = &'a Recovered> + Clone) -> Self {
+        let mut decisions = Decisions::default();
+        for recovered in shards.clone() {
+            for (name, transaction) in &recovered.transactions {
+                decisions.decided.extend(transaction.decided.as_ref().map(|_| *name));
+                decisions.open.extend(transaction.prepared.as_ref().map(|_| *name));
+            }
+            decisions.arrived.extend(&recovered.arrived);
         }
-        self.arrived.extend(&recovered.arrived);
+        for (shard, recovered) in shards.enumerate() {
+            let stands = |origin: &&journal::Origin| recovered.find(origin.uid, origin.place).is_some();
+            decisions.standing.extend(decisions.arrived.iter().filter(stands).map(|origin| (*origin, shard)));
+        }
+        decisions
     }
 
     /// A sequence and a uid of these above all that messages have come from. What came from there may never have been synced where it
@@ -80,6 +95,8 @@ pub(super) struct Restoring {
     returned: Vec<LastReturn>,
     /// What a transaction gave back that is committed now, by uid and place.
     given_back: BTreeMap<(u64, u64), journal::Returned>,
+    /// What came from another shard and has yet to go there.
+    standing: BTreeMap<journal::Origin, usize>,
     /// By uid.
     waiting: HashMap<u64, Waiting>,
     /// By their index in `messages`: read, and not their turn yet.
@@ -109,6 +126,8 @@ struct Loaded {
     /// Those, if the message is not in memory.
     annotations: Option<Box<[u8]>>,
     death: u8,
+    /// Nobody sees it before this shard says that it is gone there.
+    stands_at: Option<usize>,
 }
 
 impl Restoring {
@@ -214,6 +233,12 @@ impl Shard {
         durability.say(Said::Begin);
         said.into_iter().for_each(|said| durability.say(said));
         durability.say(Said::End);
+        if decisions.standing.values().any(|shard| *shard == self.index) {
+            let ticket = durability.journal.said();
+            for to in (0..self.shards).filter(|to| *to != self.index) {
+                durability.promise(ticket, Promise::Post { to, mail: Mail::GoneSinceStart });
+            }
+        }
         for (name, transaction) in transactions {
             // Nobody has to ask any more, if no shard has its part open.
             if let Some((position, _)) = transaction.decided {
@@ -248,6 +273,7 @@ impl Shard {
             messages: kept,
             returned,
             given_back,
+            standing: decisions.standing.clone(),
             waiting,
             early,
             early_bytes: 0,
@@ -355,13 +381,17 @@ impl Shard {
                 message.restore_annotations(map);
             }
         }
+        let origin = message.origin.as_deref();
+        let stands_at = origin.and_then(|origin| restoring.standing.get(origin).copied());
+        // On this shard both are said in order.
+        let stands_at = stands_at.filter(|shard| *shard != self.index);
         let queue = restoring.waiting.get(&record.uid).and_then(|waiting| self.queues.get(waiting.queue));
         let key = queue.and_then(|node| node.destination.last_value_key.as_deref());
         let last_value = key.and_then(|property| message.key(property));
         let outline = Outline::of(&message);
         let memory = message.memory();
         let is_full = self.memory_used + restoring.early_bytes + memory > self.memory_max / OVERFLOW_SHARE;
-        let stored = if is_full && !message.is_annotated {
+        let stored = if is_full && !message.is_annotated && stands_at.is_none() {
             self.dissolve(message);
             Stored::Away(away_of(position, true))
         } else {
@@ -369,8 +399,17 @@ impl Shard {
             Stored::Here(message)
         };
         let (expires_at, annotations) = (record.expires_at, None);
-        let loaded =
-            Loaded { stored, outline, last_value, expires_at, held_until, misses_return, annotations, death };
+        let loaded = Loaded {
+            stored,
+            outline,
+            last_value,
+            expires_at,
+            held_until,
+            misses_return,
+            annotations,
+            death,
+            stands_at,
+        };
         restoring.early.insert(index, loaded);
         self.restore_ready(now, restoring, record.uid);
     }
@@ -436,6 +475,8 @@ impl Shard {
         if death == 0 && self.queues.closing(queue).is_some() {
             death = death_of(DeadLetterReason::Deleted);
         }
+        // What has died has been seen.
+        let stands_at = loaded.stands_at.filter(|_| death == 0);
         let (bytes, place) = (outline.size as u64, Place(place));
         match &stored {
             Stored::Here(message) => {
@@ -456,11 +497,15 @@ impl Shard {
             last_value,
             delivery_count,
             acquired_count,
+            pending: stands_at.is_some(),
         };
         match self.engine.restore(now, queue, restored) {
             Ok(()) => {
                 restoring.summary.messages += 1;
                 restoring.summary.bytes += bytes;
+                if let (Some(shard), Some(durability)) = (stands_at, &mut self.durability) {
+                    durability.restored_hidden.entry(shard).or_default().push(Arrived { queue, place });
+                }
                 if let Some(reason) = reason_of(death) {
                     self.say_what_left();
                     self.engine.kill(now, queue, place, reason);
@@ -506,6 +551,12 @@ impl Shard {
         if let Some(durability) = &mut self.durability {
             durability.unbound.remove(&queue);
         }
+    }
+
+    /// What was found to have come from a shard is gone there: consumers may have it.
+    pub(crate) fn reveal_restored(&mut self, now: u64, from: usize) {
+        let hidden = self.durability.as_mut().and_then(|durability| durability.restored_hidden.remove(&from));
+        self.reveal(now, &hidden.unwrap_or_default());
     }
 
     /// All shards have again what they had.

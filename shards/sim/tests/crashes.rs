@@ -50,3 +50,11 @@ fn a_seed_is_the_same_run_every_time() {
 fn a_commit_waits_for_what_was_said_of_what_it_takes() {
     run(321, 3_000, None);
 }
+
+/// A full disk keeps a shard from writing that a dead letter has gone to another one, where it is taken and its segment is freed.
+#[test]
+fn what_was_taken_elsewhere_does_not_come_back_from_a_full_disk() {
+    for seed in [231, 261] {
+        run(seed, 6_000, None);
+    }
+}

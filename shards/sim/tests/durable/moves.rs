@@ -222,6 +222,44 @@ fn nobody_has_what_moves_to_another_shard_before_it_is_gone_where_it_was() {
     }
 }
 
+/// Nor after a start, before it is written where it was that it is gone: else it would be back as soon as nothing of it is left where
+/// it went.
+#[test]
+fn after_a_start_nobody_has_what_moved_to_another_shard_before_it_is_gone_where_it_was() {
+    let mut hidden = 0;
+    for seed in 0..12 {
+        let (source, dead) = names(true);
+        let mut stage = Stage::with_rules(2, seed, rules(&source, &dead));
+        stage.send(&source, &["1", "2"]);
+        let receiver = stage.receiver(&source);
+        let received = stage.receive(receiver, 2);
+        stage.world.disks[0].held = true;
+        for received in &received {
+            stage.settle(received, &DeliveryState::Rejected { error: None });
+        }
+        stage.world.crash();
+        (stage.world.disks[0].held, stage.world.disks[0].full) = (false, true);
+        stage.crash();
+        let mut taken = stage.take_bodies(&dead);
+        hidden += 2 - taken.len();
+        // Segments are cleaned and freed where they went.
+        let filler = "f".repeat(3000);
+        for _ in 0..100 {
+            stage.send(&dead, &[&filler]);
+            taken.extend(stage.take_bodies(&dead).into_iter().filter(|body| *body != filler));
+        }
+        stage.crash();
+        stage.world.disks[0].full = false;
+        stage.world.advance(10_000_000);
+        let (there, moved) = both(&mut stage, &source, &dead);
+        taken.extend([there, moved].concat());
+        taken.sort();
+        assert_eq!(taken, ["1", "2"], "seed {seed}");
+        assert_eq!(stage.crash().messages(), 0);
+    }
+    assert!(hidden > 0, "of some it is not written that they are gone");
+}
+
 #[test]
 fn what_has_moved_to_another_shard_is_had_there_although_a_write_failed_where_it_was() {
     let (source, dead) = names(true);
