@@ -48,7 +48,7 @@ fn a_seed_is_the_same_run_every_time() {
 /// A dead letter that was not written yet is taken in a transaction that says nothing else.
 #[test]
 fn a_commit_waits_for_what_was_said_of_what_it_takes() {
-    run(321, 3_000, None);
+    run(228, 3_000, None);
 }
 
 /// A full disk keeps a shard from writing that a dead letter has gone to another one, where it is taken and its segment is freed.
