@@ -491,6 +491,7 @@ impl Content {
     }
 
     /// The header of a delivery; nothing if it would say nothing but defaults.
+    #[inline]
     pub(crate) fn encode_head(&self, head: &mut Vec<u8>, now: u64, counts: DeliveryCounts) {
         let remaining_ms = |at: u64| u32::try_from(at.saturating_sub(now).div_ceil(1000)).unwrap_or(u32::MAX);
         let header = Header {
