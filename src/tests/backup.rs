@@ -6,78 +6,16 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+#[path = "support/broker.rs"]
+mod support;
 
-fn corelane() -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin("corelane"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CORELANE_") {
-            command.env_remove(name);
-        }
-    }
-    command.stdin(Stdio::null());
-    command
-}
-
-struct Broker {
-    process: Child,
-    address: String,
-    /// Until it was ready.
-    log: String,
-    _rest: BufReader<std::process::ChildStderr>,
-}
-
-impl Broker {
-    fn start(directory: &Path) -> Broker {
-        let mut command = corelane();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--idle", "park", "--shards", "2", "--cores", "0"]);
-        command.args(["--segment-size", "64KiB", "--data-dir"]).arg(directory);
-        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut rest = BufReader::new(process.stderr.take().unwrap());
-        let (mut log, mut address) = (String::new(), None);
-        loop {
-            let mut line = String::new();
-            assert!(rest.read_line(&mut line).unwrap() > 0, "the broker ended:\n{log}");
-            log.push_str(&line);
-            if let Some((_, listening)) = line.trim().rsplit_once("listening address=") {
-                address = Some(listening.to_owned());
-            }
-            if line.contains(" ready ") {
-                break;
-            }
-        }
-        Broker { process, address: address.unwrap(), log, _rest: rest }
-    }
-
-    fn run(&self, arguments: &[&str]) -> String {
-        let url = format!("amqp://{}", self.address);
-        let output = corelane().args(arguments).args(["--url", &url]).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn bodies(&self, queue: &str) -> Vec<String> {
-        self.run(&["browse", queue]).lines().map(str::to_owned).collect()
-    }
-
-    fn end(&mut self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
-        until("the broker ends", || self.process.try_wait().unwrap().is_some());
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use support::{Broker, PATIENCE, bodies, corelane};
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -144,7 +82,7 @@ fn image(segments: &[(PathBuf, u64)]) -> Vec<Option<Vec<u8>>> {
 fn backups_of_a_broker_that_is_used_have_what_was_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("data");
-    let broker = Broker::start(&directory);
+    let broker = Broker::start(&directory, "2");
     let queues = ["orders", "invoices", "parcels"];
     // Messages that go to and fro all the time, between queues on both shards.
     let places = ["a", "b", "c", "d"];
@@ -181,17 +119,17 @@ fn backups_of_a_broker_that_is_used_have_what_was_accepted() {
             let text = backed_up(&directory, &target);
             let after = counts();
             assert!(text.contains("no damage") && text.contains(" queues, "), "{text}");
-            let copy = Broker::start(&target);
+            let copy = Broker::start(&target, "2");
             for ((queue, before), after) in queues.iter().zip(before).zip(after) {
-                let bodies = copy.bodies(queue);
+                let found = bodies(&copy, queue);
                 let expected: Vec<String> =
-                    (0..bodies.len()).map(|index| format!("{queue} {index}")).collect();
-                assert_eq!(bodies, expected);
-                let count = bodies.len() as u32;
+                    (0..found.len()).map(|index| format!("{queue} {index}")).collect();
+                assert_eq!(found, expected);
+                let count = found.len() as u32;
                 // The one whose answer was on its way may be there.
                 assert!((before..=after + 1).contains(&count), "{before} ≤ {count} ≤ {after} + 1");
             }
-            let mut moved: Vec<String> = places.iter().flat_map(|place| copy.bodies(place)).collect();
+            let mut moved: Vec<String> = places.iter().flat_map(|place| bodies(&copy, place)).collect();
             moved.sort_by_key(|body| body.trim_start_matches("moved ").parse::<u32>().unwrap());
             assert_eq!(moved, (0..12).map(|index| format!("moved {index}")).collect::<Vec<_>>());
         }
@@ -203,7 +141,7 @@ fn backups_of_a_broker_that_is_used_have_what_was_accepted() {
 fn what_is_copied_stays_until_whoever_copies_has_gone() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("data");
-    let mut broker = Broker::start(&directory);
+    let broker = Broker::start(&directory, "2");
     let target = folder.path().join("target");
     let churn = || {
         broker.run(&["send", "orders", "-n", "40", "--size", "8KiB", "--durable"]);
@@ -227,8 +165,7 @@ fn what_is_copied_stays_until_whoever_copies_has_gone() {
     backed_up(&directory, &target);
     // A stop does not wait for a backup, and whoever makes it hears that it is not one.
     let (mut stream, _) = asker(&directory);
-    kill_process(Pid::from_child(&broker.process), Signal::TERM).unwrap();
-    until("the broker ends", || broker.process.try_wait().unwrap().is_some());
+    broker.end(Signal::TERM);
     let _ = writeln!(stream.get_mut(), "done");
     let mut said = String::new();
     let _ = stream.read_to_string(&mut said);
@@ -241,7 +178,7 @@ fn a_directory_that_no_broker_uses_is_copied_and_mistakes_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("data");
     let target = |name: &str| folder.path().join(name);
-    let mut broker = Broker::start(&directory);
+    let broker = Broker::start(&directory, "2");
     broker.run(&["send", "orders", "first", "--durable"]);
     broker.end(Signal::KILL);
     assert!(directory.join("backup.socket").exists(), "one that was killed leaves it");
@@ -253,19 +190,19 @@ fn a_directory_that_no_broker_uses_is_copied_and_mistakes_are_told() {
     refused(folder.path(), &tempfile::tempdir().unwrap().path().join("new"), &["no data directory"]);
     let empty = target("empty");
     fs::create_dir(&empty).unwrap();
-    let mut broker = Broker::start(&directory);
+    let broker = Broker::start(&directory, "2");
     broker.run(&["send", "orders", "second", "--durable"]);
     backed_up(&directory, &empty);
     broker.end(Signal::TERM);
-    assert_eq!(Broker::start(&target("stopped")).bodies("orders"), ["first"]);
-    assert_eq!(Broker::start(&empty).bodies("orders"), ["first", "second"]);
+    assert_eq!(bodies(&Broker::start(&target("stopped"), "2"), "orders"), ["first"]);
+    assert_eq!(bodies(&Broker::start(&empty, "2"), "orders"), ["first", "second"]);
 }
 
 #[test]
 fn where_no_socket_can_be_made_that_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("d".repeat(120));
-    let broker = Broker::start(&directory);
+    let broker = Broker::start(&directory, "2");
     assert!(broker.log.contains("no backups can be made while this broker runs"), "{}", broker.log);
     refused(&directory, &folder.path().join("target"), &["in use by a broker", "makes no backups"]);
 }

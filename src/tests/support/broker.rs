@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ pub(crate) struct Broker {
     /// The log until it was ready.
     pub(crate) log: String,
     /// The lines after that.
-    rest: Receiver<String>,
+    rest: Mutex<Receiver<String>>,
 }
 
 impl Broker {
@@ -62,14 +63,14 @@ impl Broker {
                 break;
             }
         }
-        Broker { process, address: address.unwrap(), log, rest }
+        Broker { process, address: address.unwrap(), log, rest: Mutex::new(rest) }
     }
 
     /// The next line of the log that has this in it.
     pub(crate) fn log_line(&self, part: &str) -> String {
         let mut seen = Vec::new();
         loop {
-            let line = self.rest.recv_timeout(PATIENCE);
+            let line = self.rest.lock().unwrap().recv_timeout(PATIENCE);
             let line = line.unwrap_or_else(|_| panic!("{part:?} is not in {seen:#?}"));
             if line.contains(part) {
                 return line;
