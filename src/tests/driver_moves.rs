@@ -86,6 +86,7 @@ impl Service for Nomads {
                 self.get_mut(connection).unwrap().closing = true;
                 self.effects.push(Effect::Close { connection });
             }
+            Event::Mail { mail: Mail::AllReady, .. } => {}
             Event::Mail { .. } => {
                 let (connection, socket) = self.luggage[self.index].lock().unwrap().pop_front().unwrap();
                 self.insert(connection, socket);
