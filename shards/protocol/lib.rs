@@ -4,3 +4,13 @@
 //! for the time or knows what a queue is.
 
 pub mod amqp10;
+
+mod delivery;
+mod ids;
+mod limits;
+mod serial;
+mod timers;
+mod unsettled;
+
+pub use delivery::{Disposed, Payload, Progress, SendReadiness};
+pub use ids::{LinkId, SessionId, Token};

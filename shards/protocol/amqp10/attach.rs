@@ -8,10 +8,11 @@ use corelane_wire::amqp10::{
     begin_frame, finish_frame,
 };
 
+use crate::ids::{LinkId, SessionId};
+
 use super::connection::{Connection, Queued, Step};
 use super::event::{AttachAnswer, AttachRequest, DetachCause, ErrorSpec, Event};
 use super::fault::{self, Failure, Fault};
-use super::ids::{LinkId, SessionId};
 use super::limits::LINKS_REFUSED_MAX;
 use super::link::{DetachSent, Detached, Epoch, Link, LinkEnd, LinkState, Receiver, Sender};
 use super::session::{NO_LINK, SessionState};

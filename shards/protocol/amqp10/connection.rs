@@ -13,17 +13,18 @@ use corelane_wire::amqp10::{
 use hashbrown::HashTable;
 use slab::Slab;
 
+use crate::ids::{LinkId, SessionId};
+use crate::timers::Timers;
+
 use super::config::Config;
 use super::event::{DetachCause, ErrorSpec, Event};
 use super::fault::{self, Failure, Fault, Scope};
-use super::ids::{LinkId, SessionId};
 use super::incoming::Assembly;
 use super::limits::FRAME_BEFORE_OPEN_MAX;
 use super::link::{Detached, Link, LinkState};
 use super::sasl::SaslState;
 use super::session::{Session, SessionState};
 use super::settlement::Disposing;
-use super::timers::Timers;
 
 /// One connection, server or client.
 #[derive(Debug)]
@@ -136,7 +137,7 @@ impl Connection {
             phase: Phase::Header { sasl_done: false },
             open_sent: false,
             now,
-            timers: Timers::new(&config, now),
+            timers: Timers::new(now, config.idle_timeout_us, config.handshake_timeout_us),
             // AMQP 1.0 §2.4.1: until the peer says more, its frames have the smallest maximum.
             peer: Peer { max_frame_size: corelane_wire::amqp10::FRAME_SIZE_MIN_MAX, channel_max: u16::MAX },
             output: Vec::new(),

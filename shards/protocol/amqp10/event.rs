@@ -5,8 +5,10 @@ use corelane_wire::amqp10::{
     SenderSettleMode, Source, Symbols, TargetArchetype,
 };
 
-use super::ids::{LinkId, SessionId, Token, TransactionId};
+use super::ids::TransactionId;
 use super::limits::DESCRIPTION_SIZE_MAX;
+use crate::delivery::Payload;
+use crate::ids::{LinkId, SessionId, Token};
 
 /// What [`receive`](super::Connection::receive) found. Borrows from the bytes that were passed in. What is large and
 /// rare is boxed, so that messages are small to pass on.
@@ -84,24 +86,6 @@ pub struct Message<'a> {
     pub payload: Payload<'a>,
     /// The transaction that the message is part of (§4.4.2).
     pub transaction: Option<TransactionId>,
-}
-
-/// The bytes of a message, all sections.
-#[derive(Debug)]
-pub enum Payload<'a> {
-    /// Of a single frame.
-    Slice(&'a [u8]),
-    /// Of several frames. [`recycle`](super::Connection::recycle) takes the buffer back.
-    Assembled(Vec<u8>),
-}
-
-impl Payload<'_> {
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Slice(bytes) => bytes,
-            Self::Assembled(bytes) => bytes,
-        }
-    }
 }
 
 /// Why we end something. The description is cut to [`DESCRIPTION_SIZE_MAX`](super::limits::DESCRIPTION_SIZE_MAX).
@@ -185,42 +169,4 @@ pub struct Outgoing<'a> {
     pub message_format: u32,
     pub head: &'a [u8],
     pub rest: &'a [u8],
-}
-
-/// What [`send`](super::Connection::send) and [`send_more`](super::Connection::send_more) have written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// All of it. `settled`: there will be no outcome.
-    Complete { delivery_id: u32, settled: bool },
-    /// So many bytes of what this call was given; `send_more` wants the others. None is possible: the window is used up.
-    Partial { delivery_id: u32, written: usize },
-    /// More than the peer's max-message-size (§2.7.3). Nothing was written.
-    TooLarge,
-    /// Nothing was written, and why.
-    NotReady(SendReadiness),
-}
-
-/// May a message be sent on a link now?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendReadiness {
-    Ready,
-    /// A `LinkFlow` tells when that changes.
-    NoCredit,
-    /// A `SessionFlow` tells when that changes.
-    NoWindow,
-    /// A delivery is written in part: `send_more` or `abort`.
-    Busy,
-    /// Not attached, or not a link that we send on.
-    Detached,
-}
-
-/// The fate of one delivery that we sent; the state is in the [`Event::Disposition`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Disposed {
-    pub link: LinkId,
-    pub token: Token,
-    pub delivery_id: u32,
-    /// The delivery is done with. Otherwise its outcome is provisional, inside a transaction (§4.4.4), and the caller
-    /// ends it by [`settle_sent`](super::Connection::settle_sent).
-    pub settled: bool,
 }

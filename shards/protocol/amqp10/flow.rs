@@ -6,10 +6,12 @@
 
 use corelane_wire::amqp10::{Flow, Map, MapWriter};
 
+use crate::ids::LinkId;
+
 use super::connection::{Connection, Queued};
 use super::event::Event;
 use super::fault::{self, Failure};
-use super::ids::{LinkId, TransactionId};
+use super::ids::TransactionId;
 use super::link::{LinkEnd, LinkState, Receiver, Sender};
 use super::session::SessionState;
 use super::settlement::TXN_ID;

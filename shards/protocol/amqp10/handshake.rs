@@ -111,7 +111,11 @@ impl Connection {
         self.peer.max_frame_size =
             open.max_frame_size.min(self.config.max_frame_size).max(FRAME_SIZE_MIN_MAX);
         self.peer.channel_max = open.channel_max;
-        self.timers.opened(self.now, open.idle_time_out);
+        // AMQP 1.0 §2.4.5: the peer closes when it has heard nothing for this long; 0 and absent are never.
+        let peer_us =
+            open.idle_time_out.filter(|&milliseconds| milliseconds > 0).map(|ms| u64::from(ms) * 1000);
+        let keep_alive_us = peer_us.map(|timeout| timeout / 2);
+        self.timers.opened(self.now, self.config.idle_timeout_us, keep_alive_us);
         self.phase = match self.side {
             Side::Server => Phase::OpenReceived,
             Side::Client => Phase::Open,

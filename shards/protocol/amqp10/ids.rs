@@ -1,35 +1,7 @@
-//! How are sessions, links and deliveries named towards the caller?
+//! How do peers name deliveries and transactions?
 
 use std::fmt;
 use std::ops::Deref;
-
-/// A session of one connection. Used again only after [`Ended`](super::Event::Ended) was returned for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub u32);
-
-/// A link of one connection. Used again only after [`Detached`](super::Event::Detached) was returned for it and every
-/// delivery received on it is settled, or its session has ended. A caller that settles late forgets what it holds of a link when its id
-/// is attached again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u32);
-
-impl SessionId {
-    #[inline]
-    pub(super) fn slot(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl LinkId {
-    #[inline]
-    pub(super) fn slot(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// What the caller wants back with the outcome of a delivery it sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub u64, pub u64);
 
 /// Up to 32 bytes that a peer chose, kept in place.
 #[derive(Clone, Copy)]

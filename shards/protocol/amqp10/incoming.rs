@@ -5,13 +5,16 @@
 
 use corelane_wire::amqp10::{ReceiverSettleMode, SenderSettleMode, Transfer};
 
+use crate::delivery::Payload;
+use crate::ids::LinkId;
+use crate::serial;
+
 use super::connection::{Connection, Step};
-use super::event::{Event, Message, Payload};
+use super::event::{Event, Message};
 use super::fault::{self, Failure};
-use super::ids::{DeliveryTag, LinkId, TransactionId};
+use super::ids::{DeliveryTag, TransactionId};
 use super::limits::{ASSEMBLY_RESERVE_MAX, SPARE_BUFFER_SIZE_MAX, SPARE_BUFFERS_MAX, UNSETTLED_SPAN_MAX};
 use super::link::{Arriving, DetachSent, LinkEnd, LinkState};
-use super::serial;
 use super::settlement::{Arrived, ArrivedPhase, transaction_of};
 
 /// Deliveries of several frames.

@@ -30,10 +30,6 @@ pub const SPARE_BUFFERS_MAX: usize = 1;
 /// Largest buffer in bytes that is kept for joining. A larger one is dropped when its message is done with.
 pub const SPARE_BUFFER_SIZE_MAX: usize = 128 << 10;
 
-/// Places for unsettled deliveries that a session keeps, however few are unsettled. Above that, what a burst needed is
-/// given back when less than a quarter is used.
-pub const UNSETTLED_KEPT_MAX: usize = 1024;
-
 /// Bytes that are reserved for a delivery of several frames when it begins, if the last one was as large. What it needs beyond
 /// that is reserved as it comes.
 pub const ASSEMBLY_RESERVE_MAX: usize = 4 << 20;

@@ -6,8 +6,9 @@
 
 use corelane_wire::amqp10::{Flow, ReceiverSettleMode, Role, SenderSettleMode};
 
+use crate::serial;
+
 use super::ids::TransactionId;
-use super::serial;
 use super::settlement::transaction_of_flow;
 use super::tags::Tags;
 

@@ -30,12 +30,10 @@ pub mod limits;
 mod link;
 mod outgoing;
 mod sasl;
-mod serial;
 mod session;
 mod settlement;
 mod tags;
 mod timers;
-mod unsettled;
 mod verify;
 
 #[cfg(test)]
@@ -43,8 +41,8 @@ mod tests;
 
 pub use config::{Config, Sasl};
 pub use connection::Connection;
-pub use event::{
-    Answer, AttachAnswer, AttachRequest, DetachCause, Disposed, ErrorSpec, Event, Message, Outgoing, Payload,
-    Progress, SendReadiness,
-};
-pub use ids::{DeliveryTag, LinkId, SessionId, ShortBinary, Token, TransactionId};
+pub use event::{Answer, AttachAnswer, AttachRequest, DetachCause, ErrorSpec, Event, Message, Outgoing};
+pub use ids::{DeliveryTag, ShortBinary, TransactionId};
+
+pub use crate::delivery::{Disposed, Payload, Progress, SendReadiness};
+pub use crate::ids::{LinkId, SessionId, Token};

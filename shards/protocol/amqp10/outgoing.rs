@@ -7,9 +7,11 @@ use corelane_wire::amqp10::{
     DeliveryHead, DeliveryState, Encode, FrameKind, SenderSettleMode, Transfer, begin_frame, finish_frame,
 };
 
+use crate::delivery::{Progress, SendReadiness};
+use crate::ids::LinkId;
+
 use super::connection::Connection;
-use super::event::{Outgoing, Progress, SendReadiness};
-use super::ids::LinkId;
+use super::event::Outgoing;
 use super::limits::UNSETTLED_SPAN_MAX;
 use super::link::{Departing, Link, LinkEnd, LinkState};
 use super::session::Session;

@@ -6,14 +6,15 @@
 use corelane_wire::amqp10::{Begin, End, Error};
 use slab::Slab;
 
+use crate::ids::SessionId;
+use crate::serial;
+use crate::unsettled::Unsettled;
+
 use super::connection::{Connection, Queued};
 use super::event::{DetachCause, ErrorSpec, Event};
 use super::fault::{self, Failure, Fault};
-use super::ids::SessionId;
 use super::link::{DetachSent, Detached, LinkState};
-use super::serial;
 use super::settlement::{Arrived, Run, Sent};
-use super::unsettled::Unsettled;
 
 /// What we say we could send. We have nothing to say about that, so it is the largest number that every peer takes.
 const OUTGOING_WINDOW: u32 = i32::MAX as u32;

@@ -8,13 +8,16 @@ use corelane_wire::amqp10::{
     DeliveryState, Disposition, Map, Modified, Outcome, Received, ReceiverSettleMode, Role, Value,
 };
 
+use crate::delivery::Disposed;
+use crate::ids::{LinkId, Token};
+use crate::serial;
+use crate::unsettled::Position;
+
 use super::connection::Connection;
-use super::event::{Disposed, Event};
-use super::ids::{DeliveryTag, LinkId, Token, TransactionId};
+use super::event::Event;
+use super::ids::{DeliveryTag, TransactionId};
 use super::link::{Epoch, LinkEnd};
-use super::serial;
 use super::session::Session;
-use super::unsettled::Position;
 
 /// The property of a flow that names a transaction (§4.4.3).
 pub(super) const TXN_ID: &str = "txn-id";

@@ -6,9 +6,10 @@
 
 use hashbrown::HashTable;
 
+use crate::unsettled::Unsettled;
+
 use super::ids::DeliveryTag;
 use super::settlement::Arrived;
-use super::unsettled::Unsettled;
 
 #[derive(Debug, Default)]
 pub(super) struct Tags {

@@ -5,77 +5,8 @@
 
 use corelane_wire::amqp10::{FrameKind, begin_frame, finish_frame};
 
-use super::config::Config;
 use super::connection::{Connection, Phase};
 use super::fault;
-
-#[derive(Debug)]
-pub(super) struct Timers {
-    received_last: u64,
-    /// Bytes that the last `receive` left: only more than these are news.
-    unread: usize,
-    sent_last: u64,
-    idle_timeout_us: Option<u64>,
-    /// Half of the peer's idle timeout.
-    keep_alive_us: Option<u64>,
-    handshake_deadline: Option<u64>,
-    close_deadline: Option<u64>,
-    /// The caller reads from the socket.
-    reading: bool,
-}
-
-impl Timers {
-    pub(super) fn new(config: &Config, now: u64) -> Self {
-        Self {
-            received_last: now,
-            unread: 0,
-            sent_last: now,
-            idle_timeout_us: config.idle_timeout_us,
-            keep_alive_us: None,
-            handshake_deadline: config.handshake_timeout_us.map(|timeout| now.saturating_add(timeout)),
-            close_deadline: None,
-            reading: true,
-        }
-    }
-
-    #[inline]
-    pub(super) fn bytes_passed(&mut self, now: u64, size: usize) {
-        if size > self.unread {
-            self.received_last = now;
-        }
-    }
-
-    #[inline]
-    pub(super) fn bytes_left(&mut self, size: usize) {
-        self.unread = size;
-    }
-
-    pub(super) fn opened(&mut self, now: u64, idle_time_out: Option<u32>) {
-        self.handshake_deadline = None;
-        self.sent_last = now;
-        // AMQP 1.0 §2.4.5: the peer closes when it has heard nothing for this long; 0 and absent are never.
-        let peer_us = idle_time_out.filter(|&milliseconds| milliseconds > 0).map(|ms| u64::from(ms) * 1000);
-        self.keep_alive_us = peer_us.map(|timeout| timeout / 2);
-    }
-
-    pub(super) fn close_started(&mut self, now: u64, timeout_us: u64) {
-        self.handshake_deadline = None;
-        if self.close_deadline.is_none() {
-            self.close_deadline = Some(now.saturating_add(timeout_us));
-        }
-    }
-
-    fn idle_deadline(&self) -> Option<u64> {
-        if !self.reading {
-            return None;
-        }
-        Some(self.received_last.saturating_add(self.idle_timeout_us?))
-    }
-
-    fn keep_alive_deadline(&self) -> Option<u64> {
-        Some(self.sent_last.saturating_add(self.keep_alive_us?))
-    }
-}
 
 impl Connection {
     /// The caller stops to read from the socket, or reads again: a peer that is not listened to is not silent.

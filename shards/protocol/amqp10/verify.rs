@@ -2,9 +2,10 @@
 //!
 //! Costs as much as there is; tests, fuzzing and simulation call it after every step.
 
+use crate::serial;
+
 use super::connection::Connection;
 use super::link::{Detached, Link, LinkEnd, LinkState};
-use super::serial;
 use super::session::{NO_LINK, NO_SESSION, Session};
 
 impl Connection {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::unsettled::Unsettled;
+use crate::unsettled::Unsettled;
 
 /// A small generator, so that a failing run can be named by its seed.
 pub(super) struct Random(pub(super) u64);

@@ -5,14 +5,14 @@
 
 /// How far `later` is ahead of `earlier`: negative if it is behind.
 #[inline]
-pub(super) fn distance(earlier: u32, later: u32) -> i32 {
+pub(crate) fn distance(earlier: u32, later: u32) -> i32 {
     later.wrapping_sub(earlier) as i32
 }
 
 /// What is left of `size`, counted by the peer from `seen`, for us who are at `now` (§2.5.6, §2.6.7). A peer that
 /// claims to have seen more than there was is taken to be at `now`.
 #[inline]
-pub(super) fn remaining(seen: u32, size: u32, now: u32) -> u32 {
+pub(crate) fn remaining(seen: u32, size: u32, now: u32) -> u32 {
     let passed = distance(seen, now).max(0) as u32;
     size.saturating_sub(passed)
 }

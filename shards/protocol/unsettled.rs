@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 
-use super::limits::UNSETTLED_KEPT_MAX;
-use super::serial::distance;
+use crate::limits::UNSETTLED_KEPT_MAX;
+use crate::serial::distance;
 
 /// Holes that are left in place whatever the count is.
 const HOLES_MAX: usize = 32;
 
 #[derive(Debug)]
-pub(super) struct Unsettled<T> {
+pub(crate) struct Unsettled<T> {
     entries: VecDeque<Entry<T>>,
     count: usize,
 }
@@ -27,26 +27,26 @@ struct Entry<T> {
 
 /// Where a delivery stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Position(usize);
+pub(crate) struct Position(usize);
 
 impl<T> Unsettled<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { entries: VecDeque::new(), count: 0 }
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// The oldest number, if any is unsettled.
     #[inline]
-    pub(super) fn first_id(&self) -> Option<u32> {
+    pub(crate) fn first_id(&self) -> Option<u32> {
         self.entries.front().map(|entry| entry.id)
     }
 
     /// Adds a number behind all others. The caller keeps `id` within 2^31 of the first.
     #[inline]
-    pub(super) fn push(&mut self, id: u32, value: T) {
+    pub(crate) fn push(&mut self, id: u32, value: T) {
         debug_assert!(self.entries.back().is_none_or(|last| distance(last.id, id) > 0), "numbers ascend");
         debug_assert!(self.first_id().is_none_or(|first| distance(first, id) > 0), "numbers can be compared");
         self.entries.push_back(Entry { id, value: Some(value) });
@@ -54,25 +54,25 @@ impl<T> Unsettled<T> {
     }
 
     #[inline]
-    pub(super) fn find(&self, id: u32) -> Option<&T> {
+    pub(crate) fn find(&self, id: u32) -> Option<&T> {
         let entry = &self.entries[self.index_of(id)?];
         entry.value.as_ref()
     }
 
     /// The same with its position, which holds until something is added or removed.
     #[inline]
-    pub(super) fn find_mut(&mut self, id: u32) -> Option<(Position, &mut T)> {
+    pub(crate) fn find_mut(&mut self, id: u32) -> Option<(Position, &mut T)> {
         let index = self.index_of(id)?;
         Some((Position(index), self.entries[index].value.as_mut()?))
     }
 
     #[cfg(test)]
-    pub(super) fn remove(&mut self, id: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
         self.remove_at(Position(self.index_of(id)?))
     }
 
     #[inline]
-    pub(super) fn remove_at(&mut self, position: Position) -> Option<T> {
+    pub(crate) fn remove_at(&mut self, position: Position) -> Option<T> {
         let value = self.entries.get_mut(position.0)?.value.take()?;
         self.count -= 1;
         if position.0 == 0 {
@@ -84,7 +84,7 @@ impl<T> Unsettled<T> {
 
     /// The first number in `from..=last` that is unsettled.
     #[inline]
-    pub(super) fn next_in(&self, from: u32, last: u32) -> Option<(Position, u32, &T)> {
+    pub(crate) fn next_in(&self, from: u32, last: u32) -> Option<(Position, u32, &T)> {
         let start = self.lower_bound(from);
         for (index, entry) in self.entries.range(start..).enumerate() {
             if distance(entry.id, last) < 0 {
@@ -97,12 +97,12 @@ impl<T> Unsettled<T> {
         None
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().filter_map(|entry| Some((entry.id, entry.value.as_ref()?)))
     }
 
     /// Removes all that do not satisfy `keep`, and all holes.
-    pub(super) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.entries.retain(|entry| entry.value.as_ref().is_some_and(&mut keep));
         self.count = self.entries.len();
     }
@@ -164,12 +164,12 @@ impl<T> Unsettled<T> {
 
     /// For tests.
     #[cfg(test)]
-    pub(super) fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.entries.capacity()
     }
 
     /// Recounts.
-    pub(super) fn verify(&self) {
+    pub(crate) fn verify(&self) {
         assert_eq!(self.entries.iter().filter(|entry| entry.value.is_some()).count(), self.count);
         assert!(self.entries.len() <= 2 * self.count + HOLES_MAX);
         let (front, back) = (self.entries.front(), self.entries.back());
