@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Why a measurement did not come about.
 #[derive(Debug)]
@@ -27,6 +28,10 @@ pub enum BenchError {
     NotStarted { what: &'static str, path: PathBuf, output: String },
     /// The program that was measured has ended.
     Ended { what: &'static str, output: String },
+    /// It was asked to stop and went on.
+    NotStopped { what: &'static str, within: Duration },
+    /// The disk has too little room for what is to be kept.
+    NoRoom { path: PathBuf, free: u64, wanted: u64 },
     /// No port is free, or no temporary file can be made.
     System { doing: &'static str, error: io::Error },
     /// The disk that is to be measured does not do what it is asked.
@@ -80,18 +85,17 @@ impl fmt::Display for BenchError {
                      --max-message-size"
                 )
             }
-            BenchError::NoProgram { path } => write!(
-                formatter,
-                "there is no broker at {}. Build it with `cargo build --release -p corelane -p corelane-bench`, say where \
-                 it is with --corelane PATH, or measure a broker that runs already with --url amqp://HOST:PORT",
-                path.display()
-            ),
+            BenchError::NoProgram { path } => formatter.write_str(&no_program(path)),
             BenchError::NotStarted { what, path, output } => {
                 write!(formatter, "{} ({what}) did not come up:\n{}", path.display(), said(output))
             }
             BenchError::Ended { what, output } => {
                 write!(formatter, "{what} has ended while it was measured:\n{}", said(output))
             }
+            BenchError::NotStopped { what, within } => {
+                write!(formatter, "{what} was asked to stop and did not within {} s", within.as_secs())
+            }
+            BenchError::NoRoom { path, free, wanted } => formatter.write_str(&no_room(path, *free, *wanted)),
             BenchError::System { doing, error } => write!(formatter, "{doing} failed: {error}"),
             BenchError::Disk { path, error } => {
                 write!(formatter, "cannot write in {}: {error}; name another --within", path.display())
@@ -110,6 +114,22 @@ impl fmt::Display for BenchError {
 }
 
 impl std::error::Error for BenchError {}
+
+fn no_room(path: &Path, free: u64, wanted: u64) -> String {
+    let (path, free, wanted) = (path.display(), free / 1_000_000, wanted / 1_000_000);
+    format!(
+        "{path} has {free} MB free, and a backlog of this size takes about {wanted} MB; name another --within, or measure a \
+         part of it with --scale"
+    )
+}
+
+fn no_program(path: &Path) -> String {
+    format!(
+        "there is no broker at {}. Build it with `cargo build --release -p corelane -p corelane-bench`, say where it is with \
+         --corelane PATH, or measure a broker that runs already with --url amqp://HOST:PORT",
+        path.display()
+    )
+}
 
 fn said(output: &str) -> &str {
     if output.trim().is_empty() { "it said nothing" } else { output.trim() }

@@ -44,6 +44,11 @@ impl JournalUse {
         (self.message_bytes > 0).then(|| self.bytes as f64 / self.message_bytes as f64)
     }
 
+    /// Bytes written for one message.
+    pub fn bytes_per_message(&self) -> Option<f64> {
+        (self.messages > 0).then(|| self.bytes as f64 / self.messages as f64)
+    }
+
     /// Bytes of the usual write.
     pub fn write_bytes(&self) -> Option<usize> {
         (self.writes > 0).then(|| (self.bytes / self.writes) as usize)

@@ -11,6 +11,7 @@
 //!
 //! Left out: open-loop schedules, peers' recipes, charts, AMQP 0-9-1.
 
+pub mod backlog;
 pub mod client;
 pub mod clock;
 pub mod cores;

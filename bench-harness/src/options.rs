@@ -21,6 +21,8 @@ Examples:
       Throughput, at a first glance.
   corelane-bench durable --depth 1,1000 --queues 1 --within /var/lib/corelane
       Confirmed durable messages, beside the bare disk that /var/lib is on.
+  corelane-bench backlog --within /var/lib/corelane --scale 0.01
+      A hundredth of the two large backlogs: how fast they are built, read by a restart, and drained.
   corelane-bench saturate --url amqp://guest:guest@127.0.0.1:5672 --broker-core 0
       Throughput of a broker that runs already; say which core it is on.";
 
@@ -55,6 +57,17 @@ pub enum Workload {
     /// received and counted. Beside the broker stands the bare disk: writes of the same size, synced in the same way, to the same
     /// kind of file. A broker at --url has to keep durable messages by itself.
     Durable(DurableOptions),
+    /// A large backlog: how fast it is built, read again by a restart, and drained
+    ///
+    /// Producers fill one queue with durable messages while nobody receives, each confirmed. Then the broker is stopped, started
+    /// again on what it has kept, and emptied by one consumer, which sees whether all are there, once and in order. Without --messages
+    /// there are two rows: 10,000,000 messages of 100 bytes, and 30 GB of messages of 1 KiB, which take 33 GB of disk. Rates are told
+    /// beside those of `saturate` of the same round: the same size through a broker that keeps nothing.
+    ///
+    /// A restart is over when the broker opens a connection; its rate is that of the bytes in the journal. Memory is the most that the
+    /// kernel has counted of the broker's process until the stop, and from the restart to the end. A broker at --url is filled and
+    /// emptied, and not restarted. Who interrupts this finds the folder corelane-bench-* in --within, to be deleted.
+    Backlog(BacklogOptions),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -120,6 +133,37 @@ pub struct DurableOptions {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("rounds", |rounds| rounds.default_value("1")))]
+pub struct BacklogOptions {
+    /// Messages of the backlog, instead of the two rows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub messages: Option<u64>,
+    /// Bytes of such a message's body [default: 100]
+    #[arg(long, value_name = "BYTES", value_parser = body_size, requires = "messages")]
+    pub size: Option<usize>,
+    /// The part of the two rows that is measured
+    #[arg(long, value_name = "FRACTION", default_value = "1", value_parser = fraction, conflicts_with = "messages")]
+    pub scale: f64,
+    /// Connections that send: each has as many messages unconfirmed as the broker gives it credit for
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=PRODUCERS_MAX as i64))]
+    pub producers: u16,
+    /// What messages may take of the broker's memory; it is passed on
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: String,
+    /// Messages that are not durable: those that do not fit into memory go to the disk, and there is no restart
+    #[arg(long)]
+    pub transient: bool,
+    /// The folder in which the broker keeps its messages [default: that for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub within: Option<PathBuf>,
+    /// How what is written is synced [default: the quicker way, as a few writes tell]
+    #[arg(long, value_enum)]
+    pub sync: Option<Syncing>,
+    #[command(flatten)]
+    pub common: CommonOptions,
+}
+
+#[derive(Clone, Debug, Args)]
 pub struct CommonOptions {
     /// The broker to measure [default: a Corelane broker that is started for each round]
     #[arg(long, value_name = "amqp://HOST:PORT")]
@@ -175,6 +219,8 @@ pub struct Case {
     pub queues: u16,
     /// Of durable messages: how many are unconfirmed.
     pub depth: Option<u32>,
+    /// Of a backlog.
+    pub messages: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -188,6 +234,7 @@ impl Workload {
             Workload::Pingpong(_) => "pingpong",
             Workload::Saturate(_) => "saturate",
             Workload::Durable(_) => "durable",
+            Workload::Backlog(_) => "backlog",
         }
     }
 
@@ -196,6 +243,7 @@ impl Workload {
             Workload::Pingpong(options) => &options.common,
             Workload::Saturate(options) => &options.common,
             Workload::Durable(options) => &options.common,
+            Workload::Backlog(options) => &options.common,
         }
     }
 
@@ -205,11 +253,12 @@ impl Workload {
             Workload::Pingpong(options) => (&options.sizes, &options.settle, options.connections.as_slice()),
             Workload::Saturate(options) => (&options.sizes, &options.settle, [Connections::Two].as_slice()),
             Workload::Durable(options) => return options.cases(),
+            Workload::Backlog(options) => return options.cases(),
         };
         let mut cases = Vec::new();
         for &connections in connections {
             for &settle in settle {
-                let case = |&size| Case { size, settle, connections, queues: 1, depth: None };
+                let case = |&size| Case { size, settle, connections, queues: 1, depth: None, messages: None };
                 cases.extend(sizes.iter().map(case));
             }
         }
@@ -222,6 +271,7 @@ impl Workload {
             Workload::Pingpong(_) => PINGPONG_WINDOW,
             Workload::Saturate(options) => options.window.unwrap_or_else(|| default_window(case.size)),
             Workload::Durable(_) => case.depth.unwrap_or(1),
+            Workload::Backlog(_) => default_window(case.size),
         }
     }
 }
@@ -232,11 +282,40 @@ impl DurableOptions {
         let mut cases = Vec::new();
         for &size in &self.sizes {
             for &queues in &self.queues {
-                let case = |&depth| Case { size, settle, connections, queues, depth: Some(depth) };
+                let case =
+                    |&depth| Case { size, settle, connections, queues, depth: Some(depth), messages: None };
                 cases.extend(self.depths.iter().map(case));
             }
         }
         cases
+    }
+
+    /// Where messages are kept.
+    pub fn folder(&self) -> PathBuf {
+        self.within.clone().unwrap_or_else(std::env::temp_dir)
+    }
+}
+
+/// The two backlogs: messages, and bytes of each.
+const BACKLOGS: [(u64, usize); 2] = [(10_000_000, 100), (29_296_875, 1024)];
+
+impl BacklogOptions {
+    fn cases(&self) -> Vec<Case> {
+        let case = |(messages, size): (u64, usize)| Case {
+            size,
+            settle: Settle::Batch,
+            connections: Connections::Two,
+            queues: 1,
+            depth: None,
+            messages: Some(messages),
+        };
+        match self.messages {
+            Some(messages) => vec![case((messages, self.size.unwrap_or(BACKLOGS[0].1)))],
+            None => {
+                let scaled = |messages: u64| ((messages as f64 * self.scale) as u64).max(1);
+                BACKLOGS.iter().map(|(messages, size)| case((scaled(*messages), *size))).collect()
+            }
+        }
     }
 
     /// Where messages are kept.
@@ -265,6 +344,13 @@ fn connections(text: &str) -> Result<Connections, String> {
         "1" => Ok(Connections::One),
         "2" => Ok(Connections::Two),
         _ => Err("1 or 2".to_owned()),
+    }
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(fraction),
+        Ok(_) | Err(_) => Err("more than 0, and 1 at most".to_owned()),
     }
 }
 
@@ -328,6 +414,23 @@ mod tests {
     }
 
     #[test]
+    fn a_backlog_is_the_two_large_ones_or_another() {
+        let check = |line: &str, expect: &[(u64, usize)]| {
+            let backlog = parse(line).unwrap();
+            let cases = backlog.cases();
+            let rows: Vec<_> = cases.iter().map(|case| (case.messages.unwrap(), case.size)).collect();
+            assert_eq!(rows, expect, "{line}");
+            assert_eq!(backlog.common().rounds, 1, "{line}");
+        };
+        check("backlog", &[(10_000_000, 100), (29_296_875, 1024)]);
+        check("backlog --scale 0.001", &[(10_000, 100), (29_296, 1024)]);
+        check("backlog --messages 5", &[(5, 100)]);
+        check("backlog --messages 5 --size 1MiB", &[(5, 1 << 20)]);
+        assert_eq!(parse("backlog --rounds 3").unwrap().common().rounds, 3);
+        assert_eq!(parse("saturate").unwrap().common().rounds, 7);
+    }
+
+    #[test]
     fn everything_given() {
         let line = "saturate --url amqp://a:b@h:1 --protocol amqp10 --size 16 --size 1MiB --duration 2s --warmup 0 \
                     --rounds 3 --producers 2 --consumers 4 --window 50 --settle pre,batch --json --idle spin --quiet";
@@ -363,6 +466,10 @@ mod tests {
         check("durable --depth 0", "1..");
         check("durable --queues 257", "1..=256");
         check("durable --sync never", "write-through");
+        check("backlog --scale 0", "more than 0");
+        check("backlog --scale 2", "1 at most");
+        check("backlog --size 100", "--messages");
+        check("backlog --messages 1 --scale 0.5", "cannot be used with");
         check("fanout", "unrecognized subcommand");
     }
 }

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::backlog::Summary;
+use crate::options::{BacklogOptions, Case};
 use crate::quantity::show_size;
 use crate::rounds::{Spread, Verdict};
 use crate::traffic::Settle;
@@ -67,6 +69,22 @@ pub struct Row {
     pub broker_busy: Option<f64>,
     /// That processor time in the relay's of the same round.
     pub ratio_relay_cpu: Option<f64>,
+    /// Of a backlog: messages, and that they were durable.
+    pub messages: Option<u64>,
+    pub durable: bool,
+    pub saturate_rate_per_s: Option<f64>,
+    pub build_rate_per_s: Option<f64>,
+    pub drain_rate_per_s: Option<f64>,
+    /// These in `saturate` of the same round: median over the rounds.
+    pub ratio_saturate_build: Option<f64>,
+    pub ratio_saturate_drain: Option<f64>,
+    pub restart_s: Option<f64>,
+    /// Bytes of the journal in a second of that.
+    pub recovery_mb_per_s: Option<f64>,
+    pub journal_bytes_per_message: Option<f64>,
+    /// The most memory of the broker's process until the stop, and from the restart on.
+    pub memory_built_mb: Option<f64>,
+    pub memory_drained_mb: Option<f64>,
     pub sent: u64,
     pub confirmed: u64,
     pub delivered: u64,
@@ -141,6 +159,44 @@ impl Row {
             delivered: counts.delivered,
             duplicated: counts.duplicated,
             lost: counts.lost,
+            ..Row::default()
+        }
+    }
+
+    pub fn of_backlog(case: &Case, options: &BacklogOptions, summary: &Summary, rounds: usize) -> Row {
+        let middle = |spread: Option<Spread>| spread.map(|spread| round(spread.median));
+        let mega = |spread: Option<Spread>| spread.map(|spread| round(spread.median / 1e6));
+        let counts = &summary.counts;
+        Row {
+            workload: "backlog",
+            protocol: options.common.protocol.name(),
+            size: case.size,
+            void: counts.fault(),
+            settle: case.settle.name(),
+            connections: usize::from(options.producers) + 1,
+            producers: options.producers.into(),
+            consumers: 1,
+            queues: case.queues,
+            rounds,
+            messages: case.messages,
+            durable: !options.transient,
+            saturate_rate_per_s: middle(summary.saturate_per_s),
+            build_rate_per_s: middle(summary.build_per_s),
+            drain_rate_per_s: middle(summary.drain_per_s),
+            ratio_saturate_build: middle(summary.ratio_build),
+            ratio_saturate_drain: middle(summary.ratio_drain),
+            restart_s: middle(summary.restart_s),
+            recovery_mb_per_s: mega(summary.recovery_bytes_per_s),
+            journal_bytes_per_message: middle(summary.journal_bytes_per_message),
+            syncs_per_message: summary.syncs_per_message.map(|spread| spread.median),
+            memory_built_mb: mega(summary.memory_built),
+            memory_drained_mb: mega(summary.memory_drained),
+            sent: counts.sent,
+            confirmed: counts.confirmed,
+            delivered: counts.delivered,
+            duplicated: counts.duplicated,
+            lost: counts.lost,
+            ..Row::default()
         }
     }
 
@@ -161,6 +217,7 @@ pub fn table(rows: &[Row]) -> String {
     let (head, line): Columns = match rows.first().map_or("", |row| row.workload) {
         "pingpong" => (latency_head, latency_line),
         "durable" => (durable_head, durable_line),
+        "backlog" => (backlog_head, backlog_line),
         _ => (rate_head, rate_line),
     };
     let mut lines = vec![head()];
@@ -234,6 +291,39 @@ fn durable_line(row: &Row) -> Vec<String> {
         row.syncs_per_message.map_or(NONE.to_owned(), |syncs| format!("{syncs:.4}")),
         row.bytes_per_byte.map_or(NONE.to_owned(), |bytes| format!("{bytes:.2}")),
         row.broker_busy.map_or(NONE.to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
+        show_rounds(row),
+    ]
+}
+
+fn backlog_head() -> Vec<String> {
+    let names = [
+        "size",
+        "messages",
+        "producers",
+        "saturate/s",
+        "built/s",
+        "in saturates",
+        "drained/s",
+        "in saturates",
+    ];
+    heads(&names, &["restart s", "MB/s", "journal B/message", "peak MB built", "drained", "rounds"])
+}
+
+fn backlog_line(row: &Row) -> Vec<String> {
+    vec![
+        show_size(row.size),
+        row.messages.map_or(NONE.to_owned(), |messages| messages.to_string()),
+        row.producers.to_string(),
+        show_count(row.saturate_rate_per_s),
+        show_count(row.build_rate_per_s),
+        show_ratio(row, row.ratio_saturate_build, None, None),
+        show_count(row.drain_rate_per_s),
+        show_ratio(row, row.ratio_saturate_drain, None, None),
+        row.restart_s.map_or(NONE.to_owned(), |seconds| format!("{seconds:.2}")),
+        show_count(row.recovery_mb_per_s),
+        row.journal_bytes_per_message.map_or(NONE.to_owned(), |bytes| format!("{bytes:.1}")),
+        show_count(row.memory_built_mb),
+        show_count(row.memory_drained_mb),
         show_rounds(row),
     ]
 }

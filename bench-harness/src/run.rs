@@ -6,11 +6,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::clock::{Phase, Timing};
+use crate::backlog::{self, Backlog, Summary};
+use crate::clock::{Clock, Phase, Timing};
 use crate::cores::{Cores, pin};
 use crate::error::BenchError;
 use crate::journal::JournalUse;
-use crate::options::{Case, CommonOptions, DurableOptions, Workload};
+use crate::options::{BacklogOptions, Case, CommonOptions, DurableOptions, Workload};
 use crate::pingpong::Connections;
 use crate::progress::Progress;
 use crate::quantity::show_size;
@@ -63,12 +64,16 @@ impl<'a> Bench<'a> {
 
     /// Measures one row.
     pub fn row(&mut self, case: Case) -> Result<Row, BenchError> {
+        if let Workload::Backlog(options) = self.workload {
+            return self.backlog_row(options, &case);
+        }
         let Case { size, settle, connections, queues, .. } = case;
         let window = self.workload.window(&case);
         let (producers, consumers) = match self.workload {
             Workload::Pingpong(_) => (1, 1),
             Workload::Saturate(options) => (usize::from(options.producers), usize::from(options.consumers)),
             Workload::Durable(_) => (1, 0),
+            Workload::Backlog(_) => (1, 1),
         };
         let common = self.workload.common();
         let mut rounds = Vec::new();
@@ -80,10 +85,13 @@ impl<'a> Bench<'a> {
                 detail(&case),
                 common.rounds
             );
-            let flow = Flow { queue: common.queue.clone(), size, settle, window, run: self.next_run() };
+            let (queue, run) = (common.queue.clone(), self.next_run());
+            let flow = Flow { queue, size, settle, window, run, durable: false };
             let round = match self.workload {
                 Workload::Durable(options) => self.durable_round(&label, &flow, options, queues)?,
-                Workload::Pingpong(_) | Workload::Saturate(_) => self.round(&label, &flow, connections)?,
+                Workload::Pingpong(_) | Workload::Saturate(_) | Workload::Backlog(_) => {
+                    self.round(&label, &flow, connections)?
+                }
             };
             let has_fault = round.ours.counts.fault().is_some();
             rounds.push(round);
@@ -163,6 +171,87 @@ impl<'a> Bench<'a> {
         Ok(Round { ours, echo, disk, journal, ..Round::default() })
     }
 
+    fn backlog_row(&mut self, options: &BacklogOptions, case: &Case) -> Result<Row, BenchError> {
+        let (common, messages) = (&options.common, case.messages.unwrap_or(1));
+        if common.url.is_none() {
+            backlog::check_room(&options.folder(), messages, case.size)?;
+        }
+        let mut rounds = Vec::new();
+        for number in 1..=common.rounds {
+            let size = show_size(case.size);
+            let label = format!("backlog {messages} of {size}, round {number} of {}", common.rounds);
+            let (queue, run, window) = (common.queue.clone(), self.next_run(), self.workload.window(case));
+            let durable = !options.transient;
+            let flow = Flow { queue, size: case.size, settle: case.settle, window, run, durable };
+            let round = self.backlog_round(&label, &flow, messages, options.producers)?;
+            let has_fault = round.counts().fault().is_some();
+            rounds.push(round);
+            if has_fault {
+                break;
+            }
+        }
+        self.progress.end();
+        let mut row = Row::of_backlog(case, options, &Summary::of(&rounds), rounds.len());
+        row.void = row.void.or_else(|| self.void.clone());
+        Ok(row)
+    }
+
+    fn backlog_round(
+        &mut self,
+        label: &str,
+        flow: &Flow,
+        messages: u64,
+        producers: u16,
+    ) -> Result<Backlog, BenchError> {
+        let timing = self.timing();
+        let saturate = match self.has_yardsticks && self.workload.common().url.is_none() {
+            true => Some(self.saturate_in_memory(label, flow)?),
+            false => None,
+        };
+        let build = |url: &Url| {
+            let mut ticker = self.progress.ticker(label, "built", messages);
+            backlog::build(url, flow, messages, producers, &timing, &mut |done| ticker.tell(done))
+        };
+        let drain = |url: &Url| {
+            let mut ticker = self.progress.ticker(label, "drained", messages);
+            backlog::drain(url, flow, messages, producers, &timing, &mut |done| ticker.tell(done))
+        };
+        self.progress.step(&format!("{label}: building"));
+        if let Some(url) = &self.workload.common().url {
+            let (built, journal) = build(url)?;
+            self.progress.step(&format!("{label}: draining"));
+            return Ok(Backlog { built, drained: drain(url)?, journal, ..Backlog::default() });
+        }
+        let mut running = self.launch.start(Role::Broker)?;
+        let mut url = Url::local(running.address);
+        let (built, journal) = build(&url).map_err(|error| running.explain(error))?;
+        let memory_built = running.memory_peak();
+        let mut restart = None;
+        if flow.durable {
+            self.progress.step(&format!("{label}: restarting"));
+            let kept = running.stop(backlog::STOP_TIME_MAX)?;
+            let clock = Clock::start();
+            running = self.launch.start_on(Role::Broker, kept)?;
+            url = Url::local(running.address);
+            backlog::await_open(&url, &mut running).map_err(|error| running.explain(error))?;
+            restart = Some(Duration::from_nanos(clock.now_ns()));
+        }
+        self.progress.step(&format!("{label}: draining"));
+        let drained = drain(&url).map_err(|error| running.explain(error))?;
+        let memory_drained = running.memory_peak();
+        Ok(Backlog { saturate, built, drained, journal, restart, memory_built, memory_drained })
+    }
+
+    /// The same messages through a broker in which they do not stay.
+    fn saturate_in_memory(&mut self, label: &str, flow: &Flow) -> Result<Sample, BenchError> {
+        self.progress.step(&format!("{label}: saturate"));
+        let flow = Flow { run: self.next_run(), durable: false, ..flow.clone() };
+        let launch = Launch { keeping: None, ..self.launch.clone() };
+        let mut running = launch.start(Role::Broker)?;
+        let sample = saturate::run(&Url::local(running.address), &flow, 1, 1, &self.timing(), &mut |_| {});
+        sample.map_err(|error| running.explain(error))
+    }
+
     fn yardstick(
         &self,
         label: &str,
@@ -211,7 +300,7 @@ impl<'a> Bench<'a> {
         let timing = self.timing();
         let mut watch = |phase: Phase| meter.read(phase);
         let sample = match self.workload {
-            Workload::Pingpong(_) | Workload::Durable(_) => {
+            Workload::Pingpong(_) | Workload::Durable(_) | Workload::Backlog(_) => {
                 pingpong::run(url, flow, connections, &timing, &mut watch)?
             }
             Workload::Saturate(options) => {
@@ -258,10 +347,13 @@ impl<'a> Bench<'a> {
 
 /// How the broker is to keep messages, if they are durable.
 fn keeping(workload: &Workload) -> Result<Option<Keeping>, BenchError> {
-    let Workload::Durable(options) = workload else { return Ok(None) };
-    let within = options.folder();
-    let sync = options.sync.map_or_else(|| disk::quicker(&within), Ok)?;
-    Ok(Some(Keeping { within, sync }))
+    let (within, sync, memory) = match workload {
+        Workload::Durable(options) => (options.folder(), options.sync, None),
+        Workload::Backlog(options) => (options.folder(), options.sync, Some(options.memory.clone())),
+        Workload::Pingpong(_) | Workload::Saturate(_) => return Ok(None),
+    };
+    let sync = sync.map_or_else(|| disk::quicker(&within), Ok)?;
+    Ok(Some(Keeping { within, sync, memory }))
 }
 
 /// What a row is about beside its size.

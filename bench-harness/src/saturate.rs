@@ -56,7 +56,7 @@ pub fn run(
     load.sample.counts =
         load.receipts.counts(load.producers.iter().map(Producer::sending), load.consumers.len() == 1);
     load.consumers.into_iter().for_each(Consumer::close);
-    load.producers.into_iter().for_each(Producer::close);
+    load.producers.into_iter().for_each(|producer| _ = producer.close());
     Ok(load.sample)
 }
 

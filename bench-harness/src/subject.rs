@@ -71,6 +71,8 @@ pub struct Launch {
 pub struct Keeping {
     pub within: PathBuf,
     pub sync: Syncing,
+    /// What its messages may take of memory, as `--memory` says it; none: what the broker chooses.
+    pub memory: Option<String>,
 }
 
 /// A program that runs.
@@ -80,31 +82,36 @@ pub struct Running {
     child: Child,
     log: PathBuf,
     /// Goes with it.
-    _data: Option<Folder>,
+    data: Option<Folder>,
 }
 
 impl Launch {
     /// Starts the program and waits until it takes connections.
     pub fn start(&self, role: Role) -> Result<Running, BenchError> {
+        let keeping = self.keeping.as_ref().filter(|_| role == Role::Broker);
+        let data = keeping.map(|keeping| Folder::new(&keeping.within)).transpose()?;
+        self.start_on(role, data)
+    }
+
+    /// The same, on what a broker has kept that was stopped.
+    pub fn start_on(&self, role: Role, mut data: Option<Folder>) -> Result<Running, BenchError> {
         if !self.program.is_file() {
             return Err(BenchError::NoProgram { path: self.program.clone() });
         }
         let mut attempt = 1;
         loop {
-            match self.start_once(role) {
+            match self.start_once(role, &mut data) {
                 Err(BenchError::NotStarted { .. }) if attempt < STARTS_MAX => attempt += 1,
                 result => return result,
             }
         }
     }
 
-    fn start_once(&self, role: Role) -> Result<Running, BenchError> {
+    fn start_once(&self, role: Role, data: &mut Option<Folder>) -> Result<Running, BenchError> {
         let address = free_address().map_err(system("finding a free port"))?;
         let log = log_path();
         let output = File::create(&log).map_err(system("making a temporary file"))?;
         let error_output = output.try_clone().map_err(system("making a temporary file"))?;
-        let keeping = self.keeping.as_ref().filter(|_| role == Role::Broker);
-        let data = keeping.map(|keeping| Folder::new(&keeping.within)).transpose()?;
         let mut command = Command::new(&self.program);
         command
             .args(self.arguments(role, address, data.as_ref()))
@@ -122,7 +129,7 @@ impl Launch {
         let child = command.spawn();
         pin(self.cores.generator)?;
         let mut running = match child {
-            Ok(child) => Running { address, role, child, log, _data: data },
+            Ok(child) => Running { address, role, child, log, data: data.take() },
             Err(error) => {
                 let _ = fs::remove_file(&log);
                 return Err(self.not_started(role, error.to_string()));
@@ -132,6 +139,7 @@ impl Launch {
             return Ok(running);
         }
         let output = fs::read_to_string(&running.log).unwrap_or_default();
+        *data = running.data.take();
         Err(self.not_started(role, output))
     }
 
@@ -139,7 +147,9 @@ impl Launch {
         let kept = match (&self.keeping, data) {
             (Some(keeping), Some(data)) => {
                 let folder = data.path().join("data").to_string_lossy().into_owned();
-                vec!["--data-dir".to_owned(), folder, "--sync".to_owned(), keeping.sync.name().to_owned()]
+                let kept = ["--data-dir", &folder, "--sync", keeping.sync.name()];
+                let memory = keeping.memory.iter().flat_map(|memory| ["--memory", memory]);
+                kept.into_iter().chain(memory).map(str::to_owned).collect()
             }
             (None, _) | (_, None) if role == Role::Broker => vec!["--in-memory".to_owned()],
             (None, _) | (_, None) => Vec::new(),
@@ -177,6 +187,41 @@ impl Running {
         Some(Duration::from_nanos(total_ns))
     }
 
+    /// The most memory that it has had at once, where the kernel tells.
+    pub fn memory_peak(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(peak.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+    }
+
+    /// Whether it has not ended.
+    pub fn goes_on(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Stops it in order. What it has kept, for the next one.
+    pub fn stop(mut self, within: Duration) -> Result<Option<Folder>, BenchError> {
+        if !self.end(within) {
+            return Err(BenchError::NotStopped { what: self.role.name(), within });
+        }
+        Ok(self.data.take())
+    }
+
+    /// Asks it to stop. Whether it did.
+    fn end(&mut self, within: Duration) -> bool {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + within;
+        while self.goes_on() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        true
+    }
+
     /// Why a measurement failed: if the program has ended, that and what it said.
     pub fn explain(&mut self, error: BenchError) -> BenchError {
         // Its end may follow that of its connections.
@@ -207,17 +252,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let deadline = Instant::now() + STOP_TIME_MAX;
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() >= deadline {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                break;
-            }
-            std::thread::sleep(LOOK_EVERY);
+        if self.goes_on() && !self.end(STOP_TIME_MAX) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
         let _ = fs::remove_file(&self.log);
     }
@@ -270,13 +307,14 @@ mod tests {
 
     #[test]
     fn a_broker_that_keeps_messages_has_a_folder_for_them() {
-        let keeping = Some(Keeping { within: std::env::temp_dir(), sync: Syncing::Fdatasync });
+        let (within, memory) = (std::env::temp_dir(), Some("2GiB".to_owned()));
+        let keeping = Some(Keeping { within, sync: Syncing::Fdatasync, memory });
         let launch = Launch { keeping, ..launch("corelane") };
         let folder = Folder::new(&std::env::temp_dir()).unwrap();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1234));
         let arguments = launch.arguments(Role::Broker, address, Some(&folder)).join(" ");
         let data = folder.path().join("data");
-        let expect = format!("--data-dir {} --sync fdatasync", data.display());
+        let expect = format!("--data-dir {} --sync fdatasync --memory 2GiB", data.display());
         assert!(arguments.ends_with(&expect) && !arguments.contains("--in-memory"), "{arguments}");
     }
 
@@ -291,7 +329,7 @@ mod tests {
         let running = |program: &str| {
             let child = Command::new(program).arg("60").stdout(Stdio::null()).stderr(Stdio::null()).spawn();
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-            Running { address, role: Role::Echo, child: child.unwrap(), log: log_path(), _data: None }
+            Running { address, role: Role::Echo, child: child.unwrap(), log: log_path(), data: None }
         };
         let told = |running: &mut Running| {
             let error = BenchError::Broken { peer: "it".to_owned(), error: io::ErrorKind::BrokenPipe.into() };

@@ -50,6 +50,8 @@ pub struct Flow {
     pub window: u32,
     /// Tells this run's messages from all others.
     pub run: u16,
+    /// Messages are to be kept.
+    pub durable: bool,
 }
 
 /// A link that sends, with all that is counted of it.
@@ -107,7 +109,10 @@ pub struct Receipts {
 impl Sending {
     fn attach(client: &mut Client, flow: &Flow, producer: u8) -> Result<Sending, BenchError> {
         let link = client.attach(&flow.queue, End::Sender, flow.settle == Settle::Pre)?;
-        let template = Template::new(flow.size, flow.run, producer);
+        let template = match flow.durable {
+            true => Template::durable(flow.size, flow.run, producer),
+            false => Template::new(flow.size, flow.run, producer),
+        };
         if let Some(size_max) = client.connection.message_size_max(link)
             && template.bytes().len() as u64 > size_max
         {
@@ -307,8 +312,18 @@ impl Producer {
         &self.sending
     }
 
-    pub fn close(self) {
+    /// Messages that have their outcome.
+    #[inline]
+    pub fn answered(&self) -> u64 {
+        self.sending.confirmed + self.sending.refused
+    }
+
+    /// Says goodbye. What was sent, and what became of it.
+    pub fn close(self) -> Counts {
+        let mut counts = Counts::default();
+        self.sending.count(&mut counts);
         self.client.close();
+        counts
     }
 }
 

@@ -60,7 +60,7 @@ fn nothing_is_allocated_while_it_measures() {
     let url = Url::local(broker.address);
     for settle in [Settle::Pre, Settle::Batch] {
         for size in [100, 1024, 16 << 10] {
-            let flow = Flow { queue: "q".to_owned(), size, settle, window: 256, run: 1 };
+            let flow = Flow { queue: "q".to_owned(), size, settle, window: 256, run: 1, durable: false };
             for workload in ["pingpong", "saturate"] {
                 let mut counts = [0; 2];
                 // On a machine that is busy otherwise it takes longer until there is something to see.

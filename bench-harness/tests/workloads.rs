@@ -13,7 +13,7 @@ use corelane_bench::pingpong::Connections;
 use corelane_bench::sample::Sample;
 use corelane_bench::traffic::{Flow, Settle};
 use corelane_bench::url::Url;
-use corelane_bench::{durable, pingpong, saturate};
+use corelane_bench::{backlog, durable, pingpong, saturate};
 
 use support::{Behaviour, FakeBroker};
 
@@ -24,7 +24,7 @@ const TIMING: Timing = Timing {
 };
 
 fn flow(size: usize, settle: Settle) -> Flow {
-    Flow { queue: "q".to_owned(), size, settle, window: 64, run: 0x1234 }
+    Flow { queue: "q".to_owned(), size, settle, window: 64, run: 0x1234, durable: false }
 }
 
 fn ping(broker: &FakeBroker, flow: &Flow) -> Result<Sample, BenchError> {
@@ -210,4 +210,41 @@ fn a_durable_message_that_is_lost_or_refused_is_told() {
         let fault = run.unwrap().0.counts.fault().unwrap_or_default();
         assert!(fault.contains(expect), "{fault:?} does not say {expect:?}");
     }
+}
+
+/// A backlog of so many is built and drained: what is counted of it.
+fn fill_and_empty(behaviour: Behaviour, messages: u64) -> backlog::Backlog {
+    let broker = FakeBroker::start(behaviour);
+    let (url, flow) = (Url::local(broker.address), Flow { durable: true, ..flow(100, Settle::Batch) });
+    let timing = Timing { patience: Duration::from_millis(500), ..TIMING };
+    let mut told = (0, 0);
+    let (built, journal) =
+        backlog::build(&url, &flow, messages, 3, &timing, &mut |done| told.0 = done).unwrap();
+    let drained = backlog::drain(&url, &flow, messages, 3, &timing, &mut |done| told.1 = done).unwrap();
+    assert!(told.0 <= messages && told.1 <= messages, "{told:?}");
+    assert_eq!(journal, None, "it does not say what it writes");
+    backlog::Backlog { built, drained, ..backlog::Backlog::default() }
+}
+
+#[test]
+fn a_backlog_is_built_and_drained() {
+    let backlog = fill_and_empty(Behaviour::default(), 5000);
+    let counts = backlog.counts();
+    assert_eq!(counts.fault(), None, "{counts:?}");
+    assert_eq!((counts.sent, counts.confirmed, counts.delivered), (5000, 5000, 5000));
+    assert!(backlog.built.rate_per_s().unwrap() > 0.0 && backlog.drained.rate_per_s().unwrap() > 0.0);
+}
+
+#[test]
+fn a_backlog_with_a_fault_is_void() {
+    let good = Behaviour::default();
+    let check = |behaviour: Behaviour, expect: &str| {
+        let fault = fill_and_empty(behaviour, 1000).counts().fault().unwrap_or_default();
+        assert!(fault.contains(expect), "{fault:?} does not say {expect:?}");
+    };
+    check(Behaviour { lose_every: Some(100), ..good }, "10 lost");
+    // The last one, too.
+    check(Behaviour { double_every: Some(1000), ..good }, "1 delivered twice");
+    check(Behaviour { swap_every: Some(7), ..good }, "out of order");
+    check(Behaviour { reject_every: Some(100), ..good }, "10 refused");
 }
