@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use corelane_engine::{ConsumerId, QueueId};
-use corelane_protocol::amqp10::{self, LinkId, SessionId};
+use corelane_protocol::amqp10::{LinkId, SessionId};
 use corelane_wire::amqp10::{Attach, TargetArchetype};
 
 use crate::event::Peer;
@@ -19,6 +19,7 @@ use crate::fan_out::{FanOuts, TopicRoute};
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, LEAD_MAX, LEAD_WAIT_US, PRODUCER_CREDIT};
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
 use crate::parts::Partial;
+use crate::protocol::Protocol;
 use crate::target::Target;
 use crate::transaction::Transactions;
 
@@ -32,7 +33,7 @@ pub(crate) struct Connection {
     pub(crate) container_hash: u64,
     /// Who has logged in; nobody where that was anonymous, or without SASL.
     pub(crate) user: Option<Arc<str>>,
-    pub(crate) protocol: amqp10::Connection,
+    pub(crate) protocol: Protocol,
     /// Received, not yet parsed: part of a frame, or all that has come while `hold` is set.
     pub(crate) waiting_input: Vec<u8>,
     pub(crate) hold: Option<Hold>,
@@ -272,7 +273,7 @@ impl Producer {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnectionId, peer: Peer, protocol: amqp10::Connection) -> Self {
+    pub(crate) fn new(id: ConnectionId, peer: Peer, protocol: Protocol) -> Self {
         Connection {
             id,
             peer,

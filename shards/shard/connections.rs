@@ -2,13 +2,13 @@
 //!
 //! A slot is the driver's name for a connection and dies with it; an identity is what other shards use and survives a move.
 
-use corelane_protocol::amqp10;
 use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::connection::Connection;
 use crate::event::{ConnectionSlot, Peer};
 use crate::mail::ConnectionId;
+use crate::protocol::Protocol;
 
 /// The connections of a shard.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Connections {
         }
     }
 
-    pub(crate) fn insert_new(&mut self, peer: Peer, protocol: amqp10::Connection) -> ConnectionSlot {
+    pub(crate) fn insert_new(&mut self, peer: Peer, protocol: Protocol) -> ConnectionSlot {
         self.next_id += 1;
         self.insert(Connection::new(ConnectionId(self.next_id), peer, protocol))
     }

@@ -17,6 +17,7 @@ use crate::limits::{LEAD_MAX, LEAD_WAIT_US, OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TU
 use crate::mail::{DeliveryCounts, Mail, RemoteDelivery};
 use crate::message::Message;
 use crate::parts::Partial;
+use crate::protocol::Protocol;
 use crate::statistics::stamp;
 use crate::transaction::Acquired;
 
@@ -404,6 +405,7 @@ pub(crate) fn write(
     };
     let counted = consumer.is_counted();
     let transaction = consumer.transaction;
+    let Protocol::Amqp10(protocol) = protocol;
     let (delivery_id, written) = match protocol.send(link, &outgoing) {
         Progress::Complete { delivery_id, settled } => (delivery_id, Written::Whole { presettled: settled }),
         Progress::Partial { delivery_id, written } => {

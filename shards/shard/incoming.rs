@@ -6,7 +6,7 @@
 
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{self, DetachCause, ErrorSpec, LinkId, SessionId};
-use corelane_wire::amqp10::{DeliveryState, Open, SaslCode};
+use corelane_wire::amqp10::{DeliveryState, Open};
 
 use crate::Shard;
 use crate::attach_topic::container_hash;
@@ -15,6 +15,7 @@ use crate::effect::Effect;
 use crate::event::{ConnectionSlot, Peer};
 use crate::limits::{CONTAINER_ID_BYTES_MAX, INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES};
 use crate::mail::{ConnectionId, Mail, SaslReply, SaslStep};
+use crate::protocol::Protocol;
 use crate::shard::VIRTUAL_HOST;
 
 /// What a peer is told whose container-id is too long; the bound is [`CONTAINER_ID_BYTES_MAX`].
@@ -66,9 +67,13 @@ impl Shard {
     pub(crate) fn give_events(&mut self, now: u64, slot: ConnectionSlot) {
         while let Some(connection) = self.connections.get_mut(slot)
             && !connection.closing
-            && let Some(event) = connection.protocol.receive(now, &mut &[][..])
         {
-            self.on_protocol_event(now, slot, event);
+            match &mut connection.protocol {
+                Protocol::Amqp10(protocol) => {
+                    let Some(event) = protocol.receive(now, &mut &[][..]) else { return };
+                    self.on_amqp10_event(now, slot, event);
+                }
+            }
         }
     }
 
@@ -90,8 +95,12 @@ impl Shard {
             if connection.hold.is_some() {
                 return input;
             }
-            let Some(event) = connection.protocol.receive(now, &mut input) else { return input };
-            self.on_protocol_event(now, slot, event);
+            match &mut connection.protocol {
+                Protocol::Amqp10(protocol) => {
+                    let Some(event) = protocol.receive(now, &mut input) else { return input };
+                    self.on_amqp10_event(now, slot, event);
+                }
+            }
         }
     }
 
@@ -107,7 +116,7 @@ impl Shard {
         }
     }
 
-    fn on_protocol_event(&mut self, now: u64, slot: ConnectionSlot, event: amqp10::Event<'_>) {
+    fn on_amqp10_event(&mut self, now: u64, slot: ConnectionSlot, event: amqp10::Event<'_>) {
         use amqp10::Event;
         match event {
             Event::Message(message) => self.on_message(now, slot, message),
@@ -164,9 +173,9 @@ impl Shard {
             SaslReply::Accepted { user, additional } => {
                 connection.user = user.map(Into::into);
                 let additional = Some(&additional).filter(|data| !data.is_empty());
-                connection.protocol.sasl_outcome(SaslCode::Ok, additional.map(Vec::as_slice));
+                connection.protocol.accept_credentials(additional.map(Vec::as_slice));
             }
-            SaslReply::Refused => connection.protocol.sasl_outcome(SaslCode::Auth, None),
+            SaslReply::Refused => connection.protocol.refuse_credentials(),
         }
         self.touch(slot);
         self.release_hold(now, slot);

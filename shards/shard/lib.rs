@@ -43,6 +43,7 @@ mod patterns;
 mod peers;
 mod producers;
 pub mod properties;
+mod protocol;
 mod publish;
 pub mod quantity;
 mod queues;

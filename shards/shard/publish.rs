@@ -72,8 +72,8 @@ impl Delivery {
     }
 }
 
-/// Where a message of an anonymous terminus goes.
-enum Destination {
+/// Where a message goes.
+pub(crate) enum Destination {
     Queue(QueueAt),
     /// To the management node.
     Management,
@@ -95,23 +95,40 @@ impl Shard {
             return;
         }
         let Some((delivery, message)) = self.read_message(slot, received) else { return };
-        let Delivery { link, delivery_id, settled, .. } = delivery;
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let (id, user) = (connection.id, connection.user.clone());
-        let Some(producer) = connection.producer_mut(link) else {
+        let Some(producer) = self.connections.get_mut(slot).and_then(|it| it.producer_mut(delivery.link))
+        else {
             self.buffers.give(message.into_bytes());
             return;
         };
-        let attachment = producer.attachment;
         let destination = match producer.route {
             Route::Queue(at) => Destination::Queue(at),
-            Route::Topic => match self.routes_of(slot, link) {
+            Route::Topic => match self.routes_of(slot, delivery.link) {
                 Some(routes) => Destination::Topic(routes),
                 None => Destination::Nowhere(PublishOutcome::NoQueue),
             },
             Route::Anonymous => self.destination_of(now, &message),
             Route::Management => Destination::Management,
             Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
+        };
+        self.send_to(now, slot, destination, delivery, message);
+    }
+
+    /// A producer's message goes where it is to go, and its producer hears of it.
+    #[inline]
+    pub(crate) fn send_to(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        destination: Destination,
+        delivery: Delivery,
+        message: Message,
+    ) {
+        let Delivery { link, delivery_id, settled, .. } = delivery;
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let (id, user) = (connection.id, connection.user.clone());
+        let Some(attachment) = connection.producer_mut(link).map(|producer| producer.attachment) else {
+            self.buffers.give(message.into_bytes());
+            return;
         };
         let transaction = delivery.transaction.map(|number| TransactionKey { connection: id, number });
         let link_ref = LinkRef { connection: id, link, attachment };

@@ -4,7 +4,7 @@
 //! source's default outcome, or is released: the peer did not say that it was processed (AMQP 1.0 §3.5.3).
 
 use corelane_engine::{self as engine, Acquisition, ConsumerId, Place, Settled, Stored};
-use corelane_protocol::amqp10::{ErrorSpec, LinkId};
+use corelane_protocol::amqp10::{Disposed, ErrorSpec, LinkId};
 use corelane_wire::amqp10::{DeliveryState, Encode, Map, Outcome};
 
 use crate::Shard;
@@ -53,37 +53,51 @@ impl Shard {
                 self.dispose_in_transaction(now, slot, &disposed, said);
                 continue;
             }
-            let Some(consumer) = connection.consumer_mut(disposed.link) else { continue };
-            consumer.unsettled = consumer.unsettled.saturating_sub(1);
-            let outcome = stated.or(consumer.default_outcome).unwrap_or(engine::Outcome::Released);
-            let place = Place(disposed.token.0);
-            let acquisition = Acquisition(disposed.token.1 as u32);
-            let stamp = (disposed.token.1 >> 32) as u32;
-            match &consumer.at {
-                ConsumerAt::Here(_) | ConsumerAt::Elsewhere(_) if consumer.browse => {}
-                ConsumerAt::Nowhere(_) => {}
-                ConsumerAt::Here(id) => {
-                    let id = *id;
-                    self.note_settled(now, id, stamp);
-                    if let Some(annotations) = annotations {
-                        self.annotate(id, place, acquisition, annotations);
-                    }
-                    self.settle_here(now, id, place, acquisition, outcome);
-                }
-                ConsumerAt::Elsewhere(target) => {
-                    let (home, consumer) = (target.home, target.consumer);
-                    let annotations = annotations.map(encoded);
-                    let stamp = Some(stamp);
-                    let settlement = Settlement {
-                        annotations,
-                        stamp,
-                        ..Settlement::new(consumer, place, acquisition, outcome)
-                    };
-                    self.peers.settle(home, settlement);
-                }
-            }
+            self.dispose(now, slot, &disposed, stated, annotations);
         }
         self.fail_if_missed(slot, transaction);
+    }
+
+    /// The peer has settled a delivery, outside transactions.
+    #[inline]
+    pub(crate) fn dispose(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        disposed: &Disposed,
+        stated: Option<engine::Outcome>,
+        annotations: Option<Map<'_>>,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(consumer) = connection.consumer_mut(disposed.link) else { return };
+        consumer.unsettled = consumer.unsettled.saturating_sub(1);
+        let outcome = stated.or(consumer.default_outcome).unwrap_or(engine::Outcome::Released);
+        let place = Place(disposed.token.0);
+        let acquisition = Acquisition(disposed.token.1 as u32);
+        let stamp = (disposed.token.1 >> 32) as u32;
+        match &consumer.at {
+            ConsumerAt::Here(_) | ConsumerAt::Elsewhere(_) if consumer.browse => {}
+            ConsumerAt::Nowhere(_) => {}
+            ConsumerAt::Here(id) => {
+                let id = *id;
+                self.note_settled(now, id, stamp);
+                if let Some(annotations) = annotations {
+                    self.annotate(id, place, acquisition, annotations);
+                }
+                self.settle_here(now, id, place, acquisition, outcome);
+            }
+            ConsumerAt::Elsewhere(target) => {
+                let (home, consumer) = (target.home, target.consumer);
+                let annotations = annotations.map(encoded);
+                let stamp = Some(stamp);
+                let settlement = Settlement {
+                    annotations,
+                    stamp,
+                    ..Settlement::new(consumer, place, acquisition, outcome)
+                };
+                self.peers.settle(home, settlement);
+            }
+        }
     }
 
     /// A transaction cannot commit if an outcome in it was for a delivery that is not unsettled.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use corelane_engine::{Engine, EntryView, Limits, Place, QueueId, Stored};
 use corelane_mailbox::Lane;
-use corelane_protocol::amqp10::{self, ErrorSpec, LinkId};
+use corelane_protocol::amqp10::{self, LinkId};
 
 use crate::buffers::Buffers;
 use crate::connection::{Connection, Hold, QueueAt};
@@ -39,6 +39,7 @@ use crate::message::Message;
 use crate::participant::Participations;
 use crate::peers::Peers;
 use crate::producers::ProducerAt;
+use crate::protocol::Protocol;
 use crate::queues::Queues;
 use crate::statistics::Statistics;
 use crate::target::HomeTargets;
@@ -400,7 +401,7 @@ impl Shard {
 
     fn on_accepted(&mut self, now: u64, socket: Socket, peer: Peer) {
         let config = if peer.loopback { &self.loopback } else { &self.elsewhere };
-        let protocol = amqp10::Connection::server(config.clone(), now);
+        let protocol = Protocol::Amqp10(amqp10::Connection::server(config.clone(), now));
         let slot = self.connections.insert_new(peer, protocol);
         self.effects.push(Effect::Register { connection: slot, socket });
         if self.stopping {
@@ -535,7 +536,7 @@ impl Shard {
     /// Closes a connection with `amqp:connection:forced`, and says why.
     pub(crate) fn close_forced(&mut self, now: u64, slot: ConnectionSlot, description: &str) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.protocol.close(Some(ErrorSpec { condition: "amqp:connection:forced", description }));
+        connection.protocol.close_forced(description);
         self.close(now, slot);
     }
 
