@@ -46,6 +46,16 @@ impl ProtocolHeader {
         Some(Self { id, version })
     }
 
+    /// Whether it asks for a version before 1.0: `AMQP 0 0 9 1`, other revisions in the same form, or those of 0-8 to 0-10,
+    /// `AMQP 1 1 x y`. A peer that asks for one we lack is answered with [`AMQP091`](Self::AMQP091) (AMQP 0-9-1 §4.2.2).
+    pub fn is_before_10(&self) -> bool {
+        match self.id {
+            ProtocolId::Amqp091 | ProtocolId::Other(1) => true,
+            ProtocolId::Amqp => self.version[0] == 0,
+            ProtocolId::Tls | ProtocolId::Sasl | ProtocolId::Other(_) => false,
+        }
+    }
+
     pub fn bytes(&self) -> [u8; Self::SIZE] {
         let id = match self.id {
             ProtocolId::Amqp | ProtocolId::Amqp091 => 0,

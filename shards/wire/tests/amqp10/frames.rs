@@ -29,6 +29,26 @@ fn protocol_headers_are_told_apart() {
     check("16 03 01 02 00 01 00 01", None);
 }
 
+#[test]
+fn versions_before_10_are_told_apart() {
+    let check = |text: &str, is_before: bool| {
+        let header = bytes(text).first_chunk().and_then(ProtocolHeader::parse).expect("a header");
+        assert_eq!(header.is_before_10(), is_before, "{text}");
+    };
+    check("'AMQP' 00 00 09 01", true);
+    check("'AMQP' 00 00 09 02", true);
+    // 0-8 as most clients write it, 0-8 as its specification does, 0-9, 0-10.
+    check("'AMQP' 01 01 08 00", true);
+    check("'AMQP' 01 01 09 01", true);
+    check("'AMQP' 01 01 00 09", true);
+    check("'AMQP' 01 01 00 0a", true);
+    check("'AMQP' 00 01 00 00", false);
+    check("'AMQP' 00 01 01 00", false);
+    check("'AMQP' 03 01 00 00", false);
+    check("'AMQP' 02 01 00 00", false);
+    check("'AMQP' 04 01 00 00", false);
+}
+
 fn check_error(text: &str, error: FrameError) {
     let input = bytes(text);
     assert_eq!(FrameHeader::parse(&input, 512), Err(error), "{text}");
