@@ -12,6 +12,9 @@ use corelane_wire::amqp10::{
     write_message_annotations,
 };
 
+#[path = "allocations/amqp091.rs"]
+mod amqp091;
+
 struct Counting;
 
 thread_local! {
