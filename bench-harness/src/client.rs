@@ -157,21 +157,34 @@ impl Client {
         &self.peer
     }
 
-    /// Says goodbye and waits for the answer, but not for long: nothing depends on it.
+    /// Says goodbye and waits for the answers, but not for long: nothing here depends on it. The session ends first, so that the broker
+    /// has taken all that was settled in it: what it takes for unsettled it would give to the next one.
     pub fn close(mut self) {
-        self.connection.close(None);
         let deadline = self.clock.now_us() + ANSWER_US_MAX / 10;
-        let mut closed = false;
-        while !closed && self.clock.now_us() < deadline {
+        if self.flush().is_err() {
+            return;
+        }
+        self.connection.end(self.session, None);
+        if self.goes_on_until(deadline, |event| matches!(event, Event::Ended { .. } | Event::Closed { .. })) {
+            self.connection.close(None);
+            self.goes_on_until(deadline, |event| matches!(event, Event::Closed { .. }));
+        }
+    }
+
+    /// Waits for an event, whatever comes before it. False: it did not come.
+    fn goes_on_until(&mut self, deadline_us: u64, mut is_it: impl FnMut(&Event<'_>) -> bool) -> bool {
+        let mut found = false;
+        while self.clock.now_us() < deadline_us {
             let received = self.receive(|_, event| {
-                closed |= matches!(event, Event::Closed { .. });
+                found |= is_it(&event);
                 Ok(())
             });
-            if received.is_err() || self.send().is_err() {
-                return;
+            if found || received.is_err() || self.send().is_err() {
+                return found;
             }
             std::thread::sleep(ANSWER_POLL);
         }
+        false
     }
 
     fn wait_for(

@@ -3,6 +3,8 @@
 //! A closed loop: a message is sent whenever fewer than the depth are unconfirmed. Nobody receives meanwhile, so that every message is
 //! written; afterwards all of them are received and counted. What the broker writes for that is asked of the broker itself.
 
+use std::collections::HashSet;
+
 use corelane_protocol::amqp10::{
     Connection, Event, LinkId, Outgoing, Payload, Progress, SendReadiness, Token,
 };
@@ -227,6 +229,7 @@ fn receive_all(
 ) -> Result<Receipts, BenchError> {
     let mut client = Client::connect(url, clock)?;
     let mut receipts = Receipts::new(flow, queues.len());
+    let mut begun = HashSet::new();
     let mut links = Vec::with_capacity(queues.len());
     for queue in queues {
         links.push(client.attach(&queue.name, End::Receiver, false)?);
@@ -238,7 +241,13 @@ fn receive_all(
     while receipts.delivered < sent && !patience.is_over(clock.now_ns(), receipts.delivered) {
         client.receive(|connection, event| match event {
             Event::Message(message) => {
-                receipts.note(message.payload.bytes());
+                let foreign = receipts.foreign();
+                if receipts.note(message.payload.bytes()).is_some() {
+                    begun.insert(message.link);
+                } else if !begun.contains(&message.link) {
+                    // Left by an earlier round: a broker may lose what was settled as its session ended.
+                    receipts.forget_foreign_since(foreign);
+                }
                 connection.settle(message.link, message.delivery_id, &DeliveryState::Accepted);
                 if connection.credit(message.link) <= CREDIT / 2 {
                     connection.grant_credit(message.link, CREDIT, false);

@@ -9,7 +9,7 @@
 //! - the generator neither allocates nor waits while it measures;
 //! - the broker is seen from outside only: over TCP, and as a process.
 //!
-//! Left out: open-loop schedules, peers' recipes, charts, AMQP 0-9-1.
+//! Left out: open-loop schedules, charts, AMQP 0-9-1.
 
 pub mod backlog;
 pub mod client;

@@ -26,11 +26,12 @@ fn measure(workload: &Workload) -> Result<Vec<Row>, BenchError> {
     let mut bench = Bench::new(workload)?;
     let mut rows = Vec::new();
     for case in workload.cases() {
-        let row = bench.row(case)?;
-        if workload.common().json {
-            tell(&format!("{}\n", row.json()));
+        for row in bench.rows(case)? {
+            if workload.common().json {
+                tell(&format!("{}\n", row.json()));
+            }
+            rows.push(row);
         }
-        rows.push(row);
     }
     if !workload.common().json {
         tell(&table(&rows));

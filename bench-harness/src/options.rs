@@ -21,6 +21,8 @@ Examples:
       Throughput, at a first glance.
   corelane-bench durable --depth 1,1000 --queues 1 --within /var/lib/corelane
       Confirmed durable messages, beside the bare disk that /var/lib is on.
+  scripts/bench/rabbitmq --within /var/lib/corelane
+      The same beside classic and quorum queues of a RabbitMQ that it starts.
   corelane-bench backlog --within /var/lib/corelane --scale 0.01
       A hundredth of the two large backlogs: how fast they are built, read by a restart, and drained.
   corelane-bench saturate --url amqp://guest:guest@127.0.0.1:5672 --broker-core 0
@@ -128,8 +130,22 @@ pub struct DurableOptions {
     /// How what is written is synced [default: the quicker way, as a few writes tell]
     #[arg(long, value_enum)]
     pub sync: Option<Syncing>,
+    /// Another broker, measured in the same rounds with a row of its own; repeatable
+    ///
+    /// It runs already, on the same core (see scripts/bench/rabbitmq). QUEUE is the address of an empty queue there; with --queues N
+    /// there are N, QUEUE-0 and so on.
+    #[arg(long = "peer", value_name = "NAME,URL,QUEUE", value_parser = peer)]
+    pub peers: Vec<Peer>,
     #[command(flatten)]
     pub common: CommonOptions,
+}
+
+/// A broker that is measured beside the one that the rows are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub name: String,
+    pub url: Url,
+    pub queue: String,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -247,6 +263,14 @@ impl Workload {
         }
     }
 
+    /// Brokers beside the one that it is about.
+    pub fn peers(&self) -> &[Peer] {
+        match self {
+            Workload::Durable(options) => &options.peers,
+            Workload::Pingpong(_) | Workload::Saturate(_) | Workload::Backlog(_) => &[],
+        }
+    }
+
     /// What is measured, a row each.
     pub fn cases(&self) -> Vec<Case> {
         let (sizes, settle, connections) = match self {
@@ -347,6 +371,15 @@ fn connections(text: &str) -> Result<Connections, String> {
     }
 }
 
+fn peer(text: &str) -> Result<Peer, String> {
+    let parts: Vec<&str> = text.splitn(3, ',').collect();
+    let [name, url, queue] = parts[..] else {
+        return Err("a name, the broker's URL and a queue's address: rabbitmq,amqp://HOST:PORT,/amq/queue/q"
+            .to_owned());
+    };
+    Ok(Peer { name: name.to_owned(), url: url.parse()?, queue: queue.to_owned() })
+}
+
 fn fraction(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(fraction),
@@ -414,6 +447,18 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_is_named_with_its_queue() {
+        let line = "durable --peer classic,amqp://a:b@h:1,/amq/queue/q --peer other,h:2,q";
+        let Workload::Durable(options) = parse(line).unwrap() else { panic!() };
+        let told: Vec<_> = options
+            .peers
+            .iter()
+            .map(|peer| (peer.name.as_str(), peer.url.port, peer.queue.as_str()))
+            .collect();
+        assert_eq!(told, [("classic", 1, "/amq/queue/q"), ("other", 2, "q")]);
+    }
+
+    #[test]
     fn a_backlog_is_the_two_large_ones_or_another() {
         let check = |line: &str, expect: &[(u64, usize)]| {
             let backlog = parse(line).unwrap();
@@ -466,6 +511,8 @@ mod tests {
         check("durable --depth 0", "1..");
         check("durable --queues 257", "1..=256");
         check("durable --sync never", "write-through");
+        check("durable --peer a,amqp://h:1", "a queue's address");
+        check("durable --peer a,h:x,q", "a port from 1");
         check("backlog --scale 0", "more than 0");
         check("backlog --scale 2", "1 at most");
         check("backlog --size 100", "--messages");

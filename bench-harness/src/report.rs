@@ -14,6 +14,8 @@ use crate::traffic::Settle;
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     pub workload: &'static str,
+    /// The broker that it is about.
+    pub broker: String,
     pub protocol: &'static str,
     /// Bytes of a body.
     pub size: usize,
@@ -64,6 +66,10 @@ pub struct Row {
     pub syncs_per_message: Option<f64>,
     /// Bytes written for one received.
     pub bytes_per_byte: Option<f64>,
+    /// Of another broker: our rate in its rate of the same round, median and range over the rounds.
+    pub ratio_peer: Option<f64>,
+    pub ratio_peer_min: Option<f64>,
+    pub ratio_peer_max: Option<f64>,
     /// Processor time of the broker a message, and the share of its core that it took.
     pub broker_cpu_us: Option<f64>,
     pub broker_busy: Option<f64>,
@@ -94,8 +100,9 @@ pub struct Row {
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject {
+pub struct Subject<'a> {
     pub workload: &'static str,
+    pub broker: &'a str,
     pub protocol: &'static str,
     pub size: usize,
     pub settle: Settle,
@@ -107,7 +114,7 @@ pub struct Subject {
 }
 
 impl Row {
-    pub fn new(subject: &Subject, verdict: &Verdict) -> Row {
+    pub fn new(subject: &Subject<'_>, verdict: &Verdict) -> Row {
         let percentile = |percentile| verdict.latencies.percentile_us(percentile).map(round);
         let middle = |spread: Option<Spread>| spread.map(|spread| round(spread.median));
         let low = |spread: Option<Spread>| spread.map(|spread| round(spread.min));
@@ -115,6 +122,7 @@ impl Row {
         let counts = &verdict.counts;
         Row {
             workload: subject.workload,
+            broker: subject.broker.to_owned(),
             protocol: subject.protocol,
             size: subject.size,
             rate_per_s: middle(verdict.rate_per_s),
@@ -151,6 +159,9 @@ impl Row {
             beyond_disk_us: middle(verdict.beyond_disk_us),
             syncs_per_message: verdict.syncs_per_message.map(|spread| spread.median),
             bytes_per_byte: middle(verdict.bytes_per_byte),
+            ratio_peer: middle(verdict.ratio_peer),
+            ratio_peer_min: low(verdict.ratio_peer),
+            ratio_peer_max: high(verdict.ratio_peer),
             broker_cpu_us: middle(verdict.cpu_us),
             broker_busy: middle(verdict.busy),
             ratio_relay_cpu: middle(verdict.ratio_relay_cpu),
@@ -169,6 +180,7 @@ impl Row {
         let counts = &summary.counts;
         Row {
             workload: "backlog",
+            broker: OURS.to_owned(),
             protocol: options.common.protocol.name(),
             size: case.size,
             void: counts.fault(),
@@ -205,6 +217,9 @@ impl Row {
         serde_json::to_string(self).expect("a row has string keys and plain values")
     }
 }
+
+/// The broker that a row is about, if it is none that was named with `--peer`.
+pub const OURS: &str = "corelane";
 
 const NOTHING: &str = "nothing arrived in the measured time";
 
@@ -271,16 +286,22 @@ fn rate_line(row: &Row) -> Vec<String> {
 }
 
 fn durable_head() -> Vec<String> {
-    let names = ["size", "queues", "depth", "confirms/s", "disk/s", "in disks", "p50 us", "p99"];
-    heads(&names, &["disk p50", "disk p99", "beyond us", "syncs/message", "bytes/byte", "busy", "rounds"])
+    let names =
+        ["size", "broker", "queues", "depth", "confirms/s", "ours in it", "disk/s", "in disks", "p50 us"];
+    heads(
+        &names,
+        &["p99", "disk p50", "disk p99", "beyond us", "syncs/message", "bytes/byte", "busy", "rounds"],
+    )
 }
 
 fn durable_line(row: &Row) -> Vec<String> {
     vec![
         show_size(row.size),
+        row.broker.clone(),
         row.queues.to_string(),
         row.window.to_string(),
         show_count(row.rate_per_s),
+        show_ratio(row, row.ratio_peer, row.ratio_peer_min, row.ratio_peer_max),
         show_count(row.disk_rate_per_s),
         show_ratio(row, row.ratio_disk, row.ratio_disk_min, row.ratio_disk_max),
         show_us(row.p50_us),

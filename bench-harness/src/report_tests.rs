@@ -21,6 +21,7 @@ fn row(workload: &'static str, round: Round) -> Row {
     let (size, connections) = (1024, 2);
     let subject = Subject {
         workload,
+        broker: OURS,
         protocol,
         size,
         settle,
@@ -126,6 +127,6 @@ fn durable_messages_stand_beside_the_disk() {
     assert_eq!((&json["syncs_per_message"], &json["bytes_per_byte"]), (&0.1.into(), &2.0.into()));
     assert_eq!((&json["disk_rate_per_s"], &json["ratio_disk"]), (&400.0.into(), &0.25.into()));
     let text = table(&[row]);
-    assert!(text.starts_with("size   queues  depth  confirms/s  disk/s"), "{text}");
+    assert!(text.starts_with("size   broker    queues  depth  confirms/s  ours in it  disk/s"), "{text}");
     assert!(text.contains("0.25 (0.25-0.25)") && text.contains("0.1000"), "{text}");
 }

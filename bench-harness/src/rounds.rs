@@ -21,6 +21,8 @@ pub struct Round {
     pub disk: Option<Sample>,
     /// What the broker has written.
     pub journal: Option<JournalUse>,
+    /// Other brokers, in the order in which they were named.
+    pub peers: Vec<Sample>,
 }
 
 /// The middle of some figures and how far they reach.
@@ -58,6 +60,8 @@ pub struct Verdict {
     pub beyond_disk_us: Option<Spread>,
     pub syncs_per_message: Option<Spread>,
     pub bytes_per_byte: Option<Spread>,
+    /// Of a peer: our rate in its rate.
+    pub ratio_peer: Option<Spread>,
     /// Processor time of the broker a message.
     pub cpu_us: Option<Spread>,
     /// The same in that of the relay. It holds on a machine that others use, too.
@@ -130,6 +134,18 @@ impl Spread {
 }
 
 impl Verdict {
+    /// What the rounds say of one of the other brokers.
+    pub fn of_peer(rounds: &[Round], peer: usize) -> Verdict {
+        let ratio = |round: &Round| Some(round.ours.rate_per_s()? / round.peers.get(peer)?.rate_per_s()?);
+        let of_it = |round: &Round| Round {
+            ours: round.peers.get(peer).cloned().unwrap_or_default(),
+            echo: round.echo.clone(),
+            ..Round::default()
+        };
+        let ratio_peer = Spread::of(rounds.iter().filter_map(ratio));
+        Verdict { ratio_peer, ..Verdict::of(&rounds.iter().map(of_it).collect::<Vec<_>>()) }
+    }
+
     pub fn of(rounds: &[Round]) -> Verdict {
         let echo = median_echo_us(rounds);
         let is_kept = |round: &&Round| match (echo, round.echo_us(50.0)) {
@@ -253,6 +269,22 @@ mod tests {
         assert_near(verdict.syncs_per_message, 0.1, 0.1, 0.2);
         assert_near(verdict.bytes_per_byte, 10.0, 10.0, 20.0);
         assert_eq!(verdict.disk_latencies.count(), 3);
+    }
+
+    #[test]
+    fn a_peer_is_compared_within_a_round_too() {
+        let beside = |rate, peers: &[u64]| {
+            let peers = peers.iter().map(|rate| sample(1000, *rate)).collect();
+            Round { peers, ..round(100, 100, rate, 1) }
+        };
+        let rounds = [beside(100, &[50, 10]), beside(200, &[100, 40]), beside(300, &[150, 100])];
+        let (first, second) = (Verdict::of_peer(&rounds, 0), Verdict::of_peer(&rounds, 1));
+        assert_near(first.ratio_peer, 2.0, 2.0, 2.0);
+        assert_near(second.ratio_peer, 5.0, 3.0, 10.0);
+        assert_near(second.rate_per_s, 40.0, 10.0, 100.0);
+        assert_near(second.ratio_echo, 10.0, 10.0, 10.0);
+        assert_eq!(first.counts.sent, 300);
+        assert_eq!(Verdict::of(&rounds).ratio_peer, None);
     }
 
     #[test]

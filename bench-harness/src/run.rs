@@ -15,7 +15,7 @@ use crate::options::{BacklogOptions, Case, CommonOptions, DurableOptions, Worklo
 use crate::pingpong::Connections;
 use crate::progress::Progress;
 use crate::quantity::show_size;
-use crate::report::{Row, Subject};
+use crate::report::{OURS, Row, Subject};
 use crate::rounds::{Round, Verdict};
 use crate::sample::Sample;
 use crate::subject::{Keeping, Launch, Role, Running, program_beside_us};
@@ -62,10 +62,10 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Measures one row.
-    pub fn row(&mut self, case: Case) -> Result<Row, BenchError> {
+    /// Measures one row, and one for each broker beside ours.
+    pub fn rows(&mut self, case: Case) -> Result<Vec<Row>, BenchError> {
         if let Workload::Backlog(options) = self.workload {
-            return self.backlog_row(options, &case);
+            return Ok(vec![self.backlog_row(options, &case)?]);
         }
         let Case { size, settle, connections, queues, .. } = case;
         let window = self.workload.window(&case);
@@ -106,11 +106,28 @@ impl<'a> Bench<'a> {
             Connections::One => 1,
             Connections::Two => producers + consumers,
         };
-        let subject =
-            Subject { workload, protocol, size, settle, connections, producers, consumers, window, queues };
-        let mut row = Row::new(&subject, &Verdict::of(&rounds));
-        row.void = row.void.or_else(|| self.void.clone());
-        Ok(row)
+        let broker = OURS;
+        let subject = Subject {
+            workload,
+            broker,
+            protocol,
+            size,
+            settle,
+            connections,
+            producers,
+            consumers,
+            window,
+            queues,
+        };
+        let mut rows = vec![Row::new(&subject, &Verdict::of(&rounds))];
+        for (index, peer) in self.workload.peers().iter().enumerate() {
+            let subject = Subject { broker: &peer.name, ..subject };
+            rows.push(Row::new(&subject, &Verdict::of_peer(&rounds, index)));
+        }
+        for row in &mut rows {
+            row.void = row.void.take().or_else(|| self.void.clone());
+        }
+        Ok(rows)
     }
 
     fn round(&self, label: &str, flow: &Flow, connections: Connections) -> Result<Round, BenchError> {
@@ -137,7 +154,7 @@ impl<'a> Bench<'a> {
         Ok(Round { ours, echo, relay, relay_latency, ..Round::default() })
     }
 
-    /// Echo, broker and bare disk. How large a write is, and for how many messages, is what the broker's were in this round.
+    /// Echo, broker, others beside it, and bare disk. How large a write is, and for how many messages, is what the broker's were in this round.
     fn durable_round(
         &self,
         label: &str,
@@ -155,6 +172,13 @@ impl<'a> Bench<'a> {
             let (sample, journal) = durable::run(url, flow, queues.into(), &self.timing(), &mut watch)?;
             Ok((Sample { cpu: meter.used(), ..sample }, journal))
         })?;
+        let mut peers = Vec::new();
+        for peer in &options.peers {
+            self.progress.step(&format!("{label}: {}", peer.name));
+            let flow = Flow { queue: peer.queue.clone(), ..flow.clone() };
+            let measured = durable::run(&peer.url, &flow, queues.into(), &self.timing(), &mut |_| {});
+            peers.push(measured?.0);
+        }
         self.progress.step(&format!("{label}: disk"));
         let usual = journal.as_ref().and_then(JournalUse::write_bytes);
         let disk = match (&self.launch.keeping, &journal, usual) {
@@ -168,7 +192,7 @@ impl<'a> Bench<'a> {
             }
             (_, _, _) => None,
         };
-        Ok(Round { ours, echo, disk, journal, ..Round::default() })
+        Ok(Round { ours, echo, disk, journal, peers, ..Round::default() })
     }
 
     fn backlog_row(&mut self, options: &BacklogOptions, case: &Case) -> Result<Row, BenchError> {

@@ -457,6 +457,16 @@ impl Receipts {
         self.foreign = 0;
     }
 
+    /// Messages of others so far.
+    pub fn foreign(&self) -> u64 {
+        self.foreign
+    }
+
+    /// What has come of them since there were so many is out.
+    pub fn forget_foreign_since(&mut self, foreign: u64) {
+        self.foreign = self.foreign.min(foreign);
+    }
+
     /// What became of all messages of `senders`. `in_order`: one consumer saw them all.
     pub fn counts<'a>(&self, senders: impl IntoIterator<Item = &'a Sending>, in_order: bool) -> Counts {
         let mut counts = Counts {

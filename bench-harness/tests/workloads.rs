@@ -198,6 +198,17 @@ fn durable_messages_are_confirmed_and_then_received() {
 }
 
 #[test]
+fn durable_messages_stand_behind_what_was_left() {
+    let mut stranger = Template::durable(100, 0x4321, 0);
+    stranger.stamp(0, 0);
+    let broker = FakeBroker::with_leftovers(Behaviour::default(), vec![stranger.bytes().to_vec(); 5]);
+    let url = Url::local(broker.address);
+    let (sample, _) = durable::run(&url, &flow(100, Settle::Batch), 1, &TIMING, &mut |_| {}).unwrap();
+    assert_eq!(sample.counts.fault(), None);
+    assert!(sample.counts.delivered > 0);
+}
+
+#[test]
 fn a_durable_message_that_is_lost_or_refused_is_told() {
     for (behaviour, expect) in [
         (Behaviour { lose_every: Some(50), ..Behaviour::default() }, "lost"),
