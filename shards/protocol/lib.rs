@@ -3,6 +3,7 @@
 //! Sans-I/O state machines: bytes and the time go in, events and bytes come out. Nothing here owns a socket, asks
 //! for the time or knows what a queue is.
 
+pub mod amqp091;
 pub mod amqp10;
 
 mod delivery;

@@ -101,6 +101,10 @@ impl<T> Unsettled<T> {
         self.entries.iter().filter_map(|entry| Some((entry.id, entry.value.as_ref()?)))
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().filter_map(|entry| entry.value.as_mut())
+    }
+
     /// Removes all that do not satisfy `keep`, and all holes.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.entries.retain(|entry| entry.value.as_ref().is_some_and(&mut keep));

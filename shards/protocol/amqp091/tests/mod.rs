@@ -1,0 +1,8 @@
+//! The state machine, by tables of steps and by pairs in simulated time. Wherever a test proves a paragraph of the
+//! specification, the paragraph stands at it.
+
+mod script;
+
+mod consuming;
+mod handshake;
+mod publishing;
