@@ -244,3 +244,28 @@ macro_rules! class {
 }
 
 pub(super) use class;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No method has bits on both sides of something else, or more than eight of them: a class may.
+    #[test]
+    fn bits_share_an_octet_only_with_their_neighbours() {
+        let values = [true, false, true, true, false, false, true, false, true];
+        let mut out = Vec::new();
+        let mut writer = ArgumentWriter::new(&mut out, 1, 2);
+        values.iter().for_each(|value| value.write(&mut writer));
+        0x0304_u16.write(&mut writer);
+        true.write(&mut writer);
+        assert_eq!(out, [0, 1, 0, 2, 0b0100_1101, 1, 3, 4, 1]);
+
+        let mut arguments = Arguments::new(Reader::new(&out[4..]));
+        for value in values {
+            assert_eq!(bool::read(&mut arguments), Ok(value));
+        }
+        assert_eq!(u16::read(&mut arguments), Ok(0x0304));
+        assert_eq!(bool::read(&mut arguments), Ok(true));
+        assert_eq!(arguments.finish(), Ok(()));
+    }
+}
