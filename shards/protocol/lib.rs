@@ -9,6 +9,8 @@ pub mod amqp10;
 mod delivery;
 mod ids;
 mod limits;
+#[cfg(test)]
+mod random;
 mod serial;
 mod timers;
 mod unsettled;

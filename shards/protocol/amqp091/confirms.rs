@@ -109,6 +109,18 @@ impl Confirms {
         }
     }
 
+    /// For tests.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.states.capacity()
+    }
+
+    /// For tests: the next message has this number.
+    #[cfg(test)]
+    pub(super) fn skip_to(&mut self, number: u64) {
+        self.first = number;
+    }
+
     pub(super) fn verify(&self, published: u64) {
         if !self.states.is_empty() {
             assert_eq!(self.first + self.states.len() as u64, published + 1, "one state for each message");

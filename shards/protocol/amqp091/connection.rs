@@ -14,7 +14,7 @@ use corelane_wire::amqp091::{
 use hashbrown::HashTable;
 use slab::Slab;
 
-use super::channel::{Channel, ChannelState};
+use super::channel::Channel;
 use super::config::Config;
 use super::content::Assembly;
 use super::event::{Error, ErrorSpec, Event, Outcome};
@@ -290,7 +290,7 @@ impl Connection {
     /// Ends what the fault on this channel ends.
     #[cold]
     pub(super) fn fail_at(&mut self, channel: u16, fault: Fault) {
-        let is_open = self.channel(channel).is_some_and(|channel| channel.state != ChannelState::CloseSent);
+        let is_open = self.channel(channel).is_some_and(|channel| !channel.is_closing());
         if fault.code.is_hard() || !is_open {
             self.fail_connection(fault);
         } else {
@@ -495,7 +495,7 @@ impl Connection {
     fn retire_all(&mut self) {
         for number in 0..self.channels.len() as u16 {
             let Some(channel) = self.channel(number) else { continue };
-            if channel.state != ChannelState::CloseSent {
+            if !channel.is_closing() || self.side == Side::Client {
                 self.retire_channel(number);
                 self.queue.push_back(Queued::Ended { session: number, error: None });
             }

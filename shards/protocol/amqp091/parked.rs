@@ -28,6 +28,12 @@ impl Parked {
         self.bytes.len() - self.start
     }
 
+    /// For tests.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     fn pass(&mut self, size: usize) {
         self.start += size;
         if self.start == self.bytes.len() {

@@ -1,8 +1,9 @@
 //! The state machine, by tables of steps and by pairs in simulated time. Wherever a test proves a paragraph of the
 //! specification, the paragraph stands at it.
 
-mod script;
-
+mod channels;
 mod consuming;
 mod handshake;
+mod limits;
 mod publishing;
+mod script;

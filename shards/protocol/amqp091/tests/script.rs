@@ -318,7 +318,12 @@ impl Script {
             },
             Event::Consume { link, .. } if !self.manual => connection.accept_consume(link),
             Event::Get { link, .. } if !self.manual => connection.get_empty(link),
-            Event::Message(Message { head, payload, .. }) => {
+            Event::Message(Message { link, head, payload, .. }) => {
+                if head.routing_key() == "nowhere" {
+                    let error = ErrorSpec { reply_code: ReplyCode::NotFound, text: "no exchange" };
+                    let session = SessionId(connection.links[link.0 as usize].channel.into());
+                    connection.fail(session, error);
+                }
                 connection.recycle_head(head);
                 if let Payload::Assembled(buffer) = payload {
                     connection.recycle(buffer);
@@ -338,7 +343,7 @@ impl Script {
     /// What a command returned comes behind what it wrote.
     fn note(&mut self, line: String) {
         self.note_output();
-        self.log.push(line);
+        self.log.push(line.trim_end().to_owned());
     }
 
     fn note_output(&mut self) {
@@ -364,6 +369,10 @@ fn reply<'a>(step: &Step<'a>) -> Reply<'a> {
         (false, Some(count)) => Reply::Removed { message_count: count as u32 },
         (false, None) => Reply::Done,
     }
+}
+
+pub(super) fn encode_line(line: &str, out: &mut Vec<u8>) {
+    encode(&Step::parse(line), out);
 }
 
 /// Appends the frames of a step.

@@ -1,6 +1,6 @@
 //! Each fault of a peer: the error that the specification names, at the smallest scope.
 
-use super::wraps::Random;
+use crate::random::Random;
 
 use super::script::{Script, check, check_new, check_with, config, encode_line, sasl_config};
 use crate::amqp10::{Config, Connection};

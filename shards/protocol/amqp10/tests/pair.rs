@@ -10,11 +10,11 @@ use corelane_wire::amqp10::{
     DeliveryState, Modified, ReceiverSettleMode, SenderSettleMode, Source, Symbols, Target, TargetArchetype,
 };
 
-use super::wraps::Random;
 use crate::amqp10::{
     AttachAnswer, AttachRequest, Config, Connection, Event, LinkId, Message, Outgoing, Payload, Progress,
     SendReadiness, SessionId, Token,
 };
+use crate::random::Random;
 
 /// One side: its connection and what its caller knows.
 struct Side {
