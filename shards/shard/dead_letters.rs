@@ -9,6 +9,8 @@
 //! | `x-opt-death-count` | how often it has died |
 //! | `x-opt-death-path` | a list of the queues it has died in, the first one first, each once |
 //!
+//! and, as RabbitMQ says it, those of `death_records`.
+//!
 //! Its time to live does not count any more: it would be expired where it arrives. An `expiration` of its new queue does.
 //!
 //! Invariants:
@@ -195,22 +197,20 @@ impl Deaths {
         Some(Deaths { count, path, unattended })
     }
 
-    /// The annotations that tell of it: an encoded map.
-    pub(crate) fn encode(&self, queue: &str, reason: DeadLetterReason, out: &mut Vec<u8>) {
+    /// Writes the annotations that tell of it.
+    pub(crate) fn encode(&self, queue: &str, reason: DeadLetterReason, map: &mut MapWriter<'_>) {
         let mut path = Vec::new();
         let mut list = ListWriter::new(&mut path);
         for known in &self.path {
             list.field(&&**known);
         }
         list.finish();
-        let mut map = MapWriter::new(out);
         map.symbol("x-opt-death-reason", &reason_name(reason));
         map.symbol("x-opt-death-queue", &queue);
         map.symbol("x-opt-death-count", &self.count);
         if let Ok(path) = Raw::read(&mut Reader::new(&path)) {
             map.symbol("x-opt-death-path", &path);
         }
-        map.finish();
     }
 }
 
@@ -318,7 +318,7 @@ impl Shard {
             };
             let to = Arc::clone(to);
             let counted = message.memory();
-            let goes_on = message.die(name, reason, Stop::at(&self.destinations, &to));
+            let goes_on = message.die(now, name, reason, Stop::at(&self.destinations, &to));
             self.memory_used = self.memory_used - counted + message.memory();
             if goes_on {
                 self.counters.dead_letters.count(reason);

@@ -85,6 +85,16 @@ pub const TURN_DEAD_LETTERS_MAX: usize = 256;
 /// Queues that a message remembers to have died in. Of more it knows the first ones and how many deaths there were.
 pub const DEATH_PATH_MAX: usize = 16;
 
+/// Queues and reasons of which a message says how often it has died there of that. Of more the oldest are left out.
+pub const DEATH_RECORDS_MAX: usize = 16;
+
+/// Bytes of the routing keys that are said with each of them. Keys that are more are left out.
+pub const DEATH_KEYS_BYTES_MAX: usize = 1 << 10;
+
+/// Bytes of the properties of a message that was published in 0-9-1, with the headers that annotations add to them, so that a frame of
+/// 128 KiB takes them. What goes beyond is no header.
+pub const PROPERTIES_BYTES_MAX: usize = (128 << 10) - 20;
+
 /// Stops on its way at which a message is recognised when it comes back. Of a longer way it is now and then others: in a longer
 /// circle it may go round more than once.
 pub const DEAD_LETTER_STOPS_KEPT: usize = 16;

@@ -13,10 +13,12 @@ use corelane_wire::amqp10::{
     DecodeError, Encode, Header, Map, MapSection, MapWriter, Property, PropertyFields, Raw, Sections, Value,
 };
 
+use crate::amqp091::{self, Change};
 use crate::body::Body;
 use crate::buffers::Buffers;
 use crate::dead_letter_paths::Stop;
 use crate::dead_letters::Deaths;
+use crate::death_records::Death;
 use crate::limits::{ANNOTATION_PAIRS_MAX, ANNOTATIONS_BYTES_MAX};
 use crate::mail::DeliveryCounts;
 
@@ -54,6 +56,8 @@ pub struct Content {
     has_expiry: bool,
     /// It says when it is to be delivered.
     is_scheduled: bool,
+    /// It was published in 0-9-1: the part that is not passed on says how.
+    pub(crate) is_basic: bool,
     /// It is an answer of management, for which there is memory of its own.
     pub(crate) is_answer: bool,
     /// When it is available, in microseconds; 0 before that is known, and for what is available at once.
@@ -81,6 +85,7 @@ struct Parts {
     has_group: bool,
     has_expiry: bool,
     is_scheduled: bool,
+    is_basic: bool,
 }
 
 impl Parts {
@@ -94,10 +99,15 @@ impl Parts {
             has_group: false,
             has_expiry: false,
             is_scheduled: false,
+            is_basic: false,
         };
+        if sections.delivery_annotations.is_present() {
+            parts.is_basic = amqp091::is_basic(&bytes[..parts.onward as usize]);
+        }
         if sections.properties.is_present() {
             let properties = sections.properties(bytes)?;
-            parts.has_group = properties.field(Property::GroupId)?.is_some();
+            // What was published in 0-9-1 has the name of its application there, by which nothing is grouped.
+            parts.has_group = !parts.is_basic && properties.field(Property::GroupId)?.is_some();
             parts.has_expiry = properties.field(Property::AbsoluteExpiryTime)?.is_some();
         }
         if sections.application_properties.is_present() {
@@ -121,6 +131,20 @@ impl Message {
     /// The same, where another one was.
     pub(crate) fn new_in(buffers: &mut Buffers, bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
         Self::fill(buffers.take_shell(), bytes, format)
+    }
+
+    /// What a peer has sent in 1.0. It cannot say that it was published in 0-9-1.
+    pub(crate) fn received(buffers: &mut Buffers, bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
+        let message = Self::new_in(buffers, bytes, format)?;
+        if !message.is_basic {
+            return Ok(message);
+        }
+        let claims = Sections::scan(message.bytes()).map(|sections| sections.delivery_annotations.range());
+        let mut bytes = message.into_bytes();
+        if let Ok(claims) = claims {
+            bytes.drain(claims);
+        }
+        Self::new_in(buffers, bytes, format)
     }
 
     #[inline]
@@ -236,13 +260,17 @@ impl Message {
 
     /// A message of the same parts with other annotations.
     fn with_annotations(&self, added: Map<'_>, is_kept: impl Fn(&Value<'_>) -> bool) -> Option<Message> {
+        self.changed(&Change { is_kept, added, is_readdressed: false })
+    }
+
+    fn changed(&self, change: &Change<'_, impl Fn(&Value<'_>) -> bool>) -> Option<Message> {
         let sections = Sections::scan(self.bytes()).ok()?;
         let old = sections.message_annotations.map(self.bytes()).ok()?;
-        let mut bytes = Vec::with_capacity(self.bytes().len() + added.elements().len() + 16);
-        bytes.extend_from_slice(&self.bytes()[..self.onward as usize]);
+        let mut bytes = Vec::with_capacity(self.bytes().len() + change.added.elements().len() + 16);
+        self.changed_head(change, &mut bytes);
         let mut section = MapWriter::section(&mut bytes, MapSection::MessageAnnotations);
-        let kept = old.iter().flatten().filter(|(key, _)| is_kept(key));
-        for (key, value) in kept.chain(added.iter().flatten()) {
+        let kept = old.iter().flatten().filter(|(key, _)| (change.is_kept)(key));
+        for (key, value) in kept.chain(change.added.iter().flatten()) {
             section.pair(&key, &value);
         }
         section.finish();
@@ -254,7 +282,6 @@ impl Message {
     /// Takes over other annotations; what it was.
     #[must_use = "what it was has to be accounted for where it was counted"]
     fn become_annotated(&mut self, mut annotated: Message) -> Message {
-        annotated.onward = self.onward;
         annotated.deliver_at = self.deliver_at;
         annotated.deaths = self.deaths.take();
         annotated.origin = self.origin.take();
@@ -268,11 +295,15 @@ impl Message {
 
     /// Notes that it died in a queue, for itself and in its annotations: it may be counted with more than before. False: it goes round
     /// in a circle, as no consumer has rejected it since it was last on its way to `to`.
-    pub(crate) fn die(&mut self, queue: &str, reason: DeadLetterReason, to: Stop) -> bool {
+    pub(crate) fn die(&mut self, now: u64, queue: &str, reason: DeadLetterReason, to: Stop) -> bool {
+        let (is_again, ttl) = (self.deaths.is_some(), if self.deaths.is_some() { 0 } else { self.ttl_ms });
         let mut deaths = self.deaths.take().unwrap_or_default();
         let goes_on = deaths.add(queue, reason, to);
         let mut bytes = Vec::new();
-        deaths.encode(queue, reason, &mut bytes);
+        let mut map = MapWriter::new(&mut bytes);
+        deaths.encode(queue, reason, &mut map);
+        Death { queue, reason, at: now, ttl, is_again }.encode(self.annotations(), &mut map);
+        map.finish();
         self.deaths = Some(deaths);
         if let Ok(map) = Map::decode(&bytes) {
             // A dead letter has its bytes alone.
@@ -280,6 +311,25 @@ impl Message {
             drop(annotated.map(|annotated| self.become_annotated(annotated)));
         }
         goes_on
+    }
+
+    /// It goes through an exchange, under another key if there is one. It is no longer routed by the keys of its headers then.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no exchange takes dead letters yet"))]
+    pub(crate) fn readdress(&mut self, exchange: &str, routing_key: Option<&str>) {
+        let mut bytes = Vec::new();
+        let mut map = MapWriter::new(&mut bytes);
+        map.symbol(amqp091::EXCHANGE, &exchange);
+        if let Some(key) = routing_key {
+            map.symbol(amqp091::ROUTING_KEY, &key);
+        }
+        map.finish();
+        let Ok(added) = Map::decode(&bytes) else { return };
+        let is_readdressed = routing_key.is_some();
+        let goes =
+            |key: &Value<'_>| is_readdressed && key.as_str() == Some(amqp091::CC) || has_key(added, key);
+        let is_kept = |key: &Value<'_>| !goes(key);
+        let changed = self.changed(&Change { is_kept, added, is_readdressed });
+        drop(changed.map(|changed| self.become_annotated(changed)));
     }
 
     /// Its annotations are these.
@@ -323,6 +373,7 @@ impl Content {
             has_group: false,
             has_expiry: false,
             is_scheduled: false,
+            is_basic: false,
             is_answer: false,
             deliver_at: 0,
             is_kept: false,
@@ -350,6 +401,7 @@ impl Content {
         self.has_group = parts.has_group;
         self.has_expiry = parts.has_expiry;
         self.is_scheduled = parts.is_scheduled;
+        self.is_basic = parts.is_basic;
         self.is_answer = false;
         self.deliver_at = 0;
         self.is_kept = false;
@@ -509,6 +561,12 @@ impl Content {
     /// The part that every delivery passes on unchanged.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.bytes()[self.onward as usize..]
+    }
+
+    /// The part that is not passed on: header and delivery annotations.
+    #[inline]
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.bytes()[..self.onward as usize]
     }
 
     /// A property, or nothing where that cannot be read.

@@ -152,7 +152,9 @@ fn the_help_tells_of_every_property_and_of_merging() {
         assert!(property.effect.ends_with('.'), "{} has its sentence", property.name);
     }
     assert!(help.contains("flags add up"));
-    for name in ["x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-sender", "x-opt-death-path"] {
+    for name in
+        ["x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-sender", "x-opt-death-path", "x-opt-deaths"]
+    {
         assert!(help.contains(name), "{name}");
     }
     assert!(help.lines().all(|line| line.chars().count() <= 140), "{help}");

@@ -188,7 +188,7 @@ impl Shard {
                 return None;
             }
         }
-        let message = match Message::new_in(&mut self.buffers, bytes, message_format) {
+        let message = match Message::received(&mut self.buffers, bytes, message_format) {
             Ok(message) => message,
             Err(bytes) => {
                 self.buffers.give(bytes);

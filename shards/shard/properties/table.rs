@@ -266,6 +266,8 @@ Message annotations:
   x-opt-death-count      how often it has become a dead letter, also if it was moved back in between (what a client sends anew
                          begins anew)
   x-opt-death-path       the queues it has left so, the first one first
+  x-opt-deaths           for each queue and reason, the last first: how often it has left so, first and last time, exchange and routing
+                         keys, as RabbitMQ says it; with x-first-death-queue, -reason, -exchange and x-last-death-queue, …
   x-opt-sender           the user who has sent it, where sender-name is set
 
 `corelane receive -v`, `browse -v` and `queue peek` show them; `corelane send --delay 5s` sets the first.";
