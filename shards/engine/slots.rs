@@ -5,6 +5,8 @@
 
 use std::ops::{Index, IndexMut};
 
+use hashbrown::HashTable;
+
 /// No part: the end of a list, an absent reference.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -91,5 +93,18 @@ impl<T> IndexMut<u32> for Slots<T> {
             .value
             .as_mut()
             .expect("references inside the engine end before what they refer to")
+    }
+}
+
+/// Removes an index from a table, and gives memory back when little of it is used.
+pub(crate) fn take_out(table: &mut HashTable<u32>, hash: u64, index: u32, hash_of: impl Fn(&u32) -> u64) {
+    match table.find_entry(hash, |candidate| *candidate == index) {
+        Ok(found) => {
+            found.remove();
+        }
+        Err(_) => unreachable!("what is indexed is in the table for life"),
+    }
+    if table.len() < table.capacity() / 8 {
+        table.shrink_to(table.len() * 2, hash_of);
     }
 }

@@ -1,8 +1,8 @@
 //! Which patterns does a topic match?
 //!
 //! Topics and patterns are words between dots (none at all when the text is empty). In a pattern `*` stands for exactly one
-//! word, `#` for any number of them, none included, and a last `>` for one or more. Patterns lie in a tree, word by word, and a
-//! topic is followed through it on all branches at once, one word after the other:
+//! word, `#` for any number of them, none included, and a last `>` for one or more (where `>` is not a word as others are). Patterns
+//! lie in a tree, word by word, and a topic is followed through it on all branches at once, one word after the other:
 //!
 //! - a pattern is kept in its normal form: `>` is `*.#`, and in a run of wildcards the `*` come first and are followed by one `#`
 //!   if there was any; so no `#` follows a wildcard's `#`, and equal languages of wildcards share a node;
@@ -18,7 +18,7 @@ use std::iter::Peekable;
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 
-use crate::slots::{NONE, Slots};
+use crate::slots::{NONE, Slots, take_out};
 
 /// Words of a pattern. One with more is not valid: the work for a topic grows with them.
 pub const PATTERN_WORDS_MAX: usize = 128;
@@ -26,6 +26,8 @@ pub const PATTERN_WORDS_MAX: usize = 128;
 /// Patterns with values. A value may stand under several patterns; a topic that matches more than one of them finds it once.
 pub struct TopicTrie<T> {
     hasher: FixedState,
+    /// A last `>` is a wildcard.
+    has_tail: bool,
     words: Slots<Word>,
     word_table: HashTable<u32>,
     nodes: Slots<Node>,
@@ -100,6 +102,7 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         nodes.insert(Node::new(NONE, Step::Root));
         TopicTrie {
             hasher: FixedState::with_seed(seed),
+            has_tail: true,
             words: Slots::new(),
             word_table: HashTable::new(),
             nodes,
@@ -113,10 +116,15 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         }
     }
 
+    /// One in which `>` is a word as others are.
+    pub(crate) fn without_tail(seed: u64) -> Self {
+        TopicTrie { has_tail: false, ..TopicTrie::new(seed) }
+    }
+
     /// Adds a value under a pattern. What is inserted several times, under equal patterns, is to be removed as often.
     pub fn insert(&mut self, pattern: &str, value: T) {
         let mut node = ROOT;
-        for step in normal_form(pattern) {
+        for step in normal_form(pattern, self.has_tail) {
             node = match step {
                 Part::One => self.wildcard(node, Step::One),
                 Part::Many => self.wildcard(node, Step::Many),
@@ -226,7 +234,7 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
     }
 
     fn find(&self, pattern: &str) -> Option<u32> {
-        normal_form(pattern).try_fold(ROOT, |node, step| {
+        normal_form(pattern, self.has_tail).try_fold(ROOT, |node, step| {
             let child = match step {
                 Part::One => self.nodes[node].one,
                 Part::Many => self.nodes[node].many,
@@ -338,7 +346,7 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         if self.is_empty() {
             // What all the patterns that there were needed is given back.
             let before = std::mem::replace(self, TopicTrie::new(0));
-            (self.hasher, self.work) = (before.hasher, before.work);
+            (self.hasher, self.has_tail, self.work) = (before.hasher, before.has_tail, before.work);
         }
     }
 
@@ -356,19 +364,6 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
             let words = &self.words;
             take_out(&mut self.word_table, removed.hash, word, |word| words[*word].hash);
         }
-    }
-}
-
-/// Removes an index from a table, and gives memory back when little of it is used.
-fn take_out(table: &mut HashTable<u32>, hash: u64, index: u32, hash_of: impl Fn(&u32) -> u64) {
-    match table.find_entry(hash, |candidate| *candidate == index) {
-        Ok(found) => {
-            found.remove();
-        }
-        Err(_) => unreachable!("what is indexed is in the table for life"),
-    }
-    if table.len() < table.capacity() / 8 {
-        table.shrink_to(table.len() * 2, hash_of);
     }
 }
 
@@ -404,8 +399,8 @@ struct NormalForm<'a, W: Iterator<Item = &'a str>> {
     tail: bool,
 }
 
-fn normal_form(pattern: &str) -> NormalForm<'_, impl Iterator<Item = &str>> {
-    let (rest, tail) = match pattern.strip_suffix('>') {
+fn normal_form(pattern: &str, has_tail: bool) -> NormalForm<'_, impl Iterator<Item = &str>> {
+    let (rest, tail) = match pattern.strip_suffix('>').filter(|_| has_tail) {
         Some("") => ("", true),
         Some(rest) => rest.strip_suffix('.').map_or((pattern, false), |rest| (rest, true)),
         None => (pattern, false),

@@ -97,6 +97,21 @@ fn patterns_match_by_words() {
 }
 
 #[test]
+fn without_a_tail_a_last_greater_than_is_a_word() {
+    let mut trie = TopicTrie::without_tail(7);
+    for _ in 0..2 {
+        trie.insert("a.>", 1);
+        trie.insert(">", 2);
+        assert_eq!(found(&mut trie, "a.b"), BTreeSet::new());
+        assert_eq!(found(&mut trie, "a.>"), BTreeSet::from([1]));
+        assert_eq!(found(&mut trie, ">"), BTreeSet::from([2]));
+        // One that was emptied is as it was.
+        assert!(trie.remove("a.>", &1) && trie.remove(">", &2));
+        trie.verify();
+    }
+}
+
+#[test]
 fn what_is_a_pattern() {
     for pattern in ["a", "a.b", "*", "#", ">", "a.*.b", "#.a.#", "a.>", "ä.ö"] {
         assert!(is_pattern_valid(pattern), "{pattern}");
