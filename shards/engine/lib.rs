@@ -19,7 +19,9 @@
 //!
 //! A message need not be in memory ([`Stored`]): who needs one that is not waits, and [`Engine::take_wanted`] says which (see `away`).
 //!
-//! Left out: what a message's bytes mean, durability, which messages make up a transaction, routing, and everything about links and channels.
+//! Which queues a message is for is a question of its own: [`TopicTrie`] and [`exchanges`], which know of queues no more than handles.
+//!
+//! Left out: what a message's bytes mean, durability, which messages make up a transaction, and everything about links and channels.
 
 mod attach;
 mod away;
@@ -30,6 +32,7 @@ mod counters;
 mod dispatch;
 mod engine;
 mod entry;
+pub mod exchanges;
 mod explain;
 mod filter_index;
 mod group;
