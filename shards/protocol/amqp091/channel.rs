@@ -419,9 +419,14 @@ impl Connection {
             method_id: fault.method.method_id,
         };
         self.write(number, &close);
+        // The peer's own close may be among what waits and goes: it wants its answer.
+        let has_crossed = self.channel(number).is_some_and(|channel| channel.parked.has_close());
         self.retire_channel(number);
+        if has_crossed {
+            self.write(number, &channel::CloseOk {});
+        }
         if let Some(channel) = self.channel_mut(number) {
-            channel.state = ChannelState::CloseSent;
+            channel.state = if has_crossed { ChannelState::CloseCrossed } else { ChannelState::CloseSent };
         }
         self.queue.push_back(Queued::Ended { session: number, error: Some(fault) });
     }

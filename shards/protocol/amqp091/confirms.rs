@@ -137,14 +137,20 @@ impl Connection {
     #[inline]
     pub fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: Outcome) {
         let Some(number) = self.live_link(link).map(|link| link.channel) else { return };
+        let unconfirmed_max = self.config.unconfirmed_max;
         let Some(channel) = self.channel_mut(number).filter(|channel| channel.publisher == link.0) else {
             return;
         };
-        let newly_dirty =
-            channel.confirms.settle(delivery_id, outcome == Outcome::Accepted) && !channel.dirty;
-        if newly_dirty {
-            channel.dirty = true;
+        if !channel.confirms.settle(delivery_id, outcome == Outcome::Accepted) {
+            return;
+        }
+        let is_full = !channel.confirms.has_room(unconfirmed_max);
+        if !std::mem::replace(&mut channel.dirty, true) {
             self.dirty.push(number);
+        }
+        // What is written makes room for further messages.
+        if is_full {
+            self.write_confirms_of(number);
         }
     }
 

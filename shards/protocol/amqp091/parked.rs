@@ -3,7 +3,7 @@
 //! Frames wait as they came, and are looked at again when the answer is there. Those behind them on the same channel wait too, so
 //! nothing overtakes on a channel; other channels go on.
 
-use corelane_wire::amqp091::{Frame, begin_frame, finish_frame};
+use corelane_wire::amqp091::{Frame, FrameKind, Method, basic, begin_frame, channel, finish_frame};
 
 use super::channel::{Channel, ChannelState, Mode, Pending};
 use super::connection::{Connection, Step};
@@ -26,6 +26,27 @@ impl Parked {
 
     pub(super) fn size(&self) -> usize {
         self.bytes.len() - self.start
+    }
+
+    /// Whether the next one begins a message.
+    fn is_publish(&self) -> bool {
+        let mut frames = &self.bytes[self.start..];
+        let frame = Frame::take(&mut frames, u32::MAX).ok().flatten();
+        frame.filter(|frame| frame.kind == FrameKind::Method).is_some_and(|frame| {
+            matches!(Method::decode(frame.payload), Ok(Method::Basic(basic::Method::Publish(_))))
+        })
+    }
+
+    /// Whether the peer's close of the channel is among them.
+    pub(super) fn has_close(&self) -> bool {
+        let mut frames = &self.bytes[self.start..];
+        while let Ok(Some(frame)) = Frame::take(&mut frames, u32::MAX) {
+            let method = (frame.kind == FrameKind::Method).then(|| Method::decode(frame.payload));
+            if let Some(Ok(Method::Channel(channel::Method::Close(_)))) = method {
+                return true;
+            }
+        }
+        false
     }
 
     /// For tests.
@@ -59,12 +80,13 @@ impl Connection {
         if let Some(queued) = self.queue.pop_front() {
             return Some(self.release(queued));
         }
+        // Those that only wait for confirms stay in line.
         while let Some(&number) = self.resumable.front()
-            && !self.is_resumable(number)
+            && !self.channel(number).is_some_and(|it| it.pending.is_none() && it.parked.has_frames())
         {
             self.resumable.pop_front();
         }
-        let number = *self.resumable.front()?;
+        let number = self.resumable.iter().copied().find(|&number| self.is_resumable(number))?;
         let frame_max = self.peer.frame_max;
         let parked = &mut self.channel_mut(number)?.parked;
         let mut waiting = &parked.bytes[parked.start..];
@@ -132,7 +154,9 @@ impl Connection {
     fn is_resumable(&self, number: u16) -> bool {
         let unconfirmed_max = self.config.unconfirmed_max;
         self.channel(number).is_some_and(|channel| {
-            channel.pending.is_none() && channel.parked.has_frames() && channel.may_publish(unconfirmed_max)
+            channel.pending.is_none()
+                && channel.parked.has_frames()
+                && (channel.may_publish(unconfirmed_max) || !channel.parked.is_publish())
         })
     }
 }

@@ -14,6 +14,8 @@ impl Connection {
             parked += channel.parked.size();
             assembled += channel.incoming.as_ref().map_or(0, |incoming| incoming.body().len());
             links += channel.links.len();
+            let waits = channel.pending.is_some() || self.resumable.contains(&(number as u16));
+            assert!(waits || !channel.parked.has_frames(), "what is parked waits for something");
             self.verify_channel(number as u16, channel);
         }
         assert_eq!(parked, self.parked_size, "bytes of parked frames");

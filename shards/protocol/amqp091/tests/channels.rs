@@ -112,8 +112,19 @@ fn what_follows_a_request_waits_for_its_answer() {
     // A failure takes what waits with it.
     check(
         "!manual; declare q=q + message + close + open; !fail code=405; close-ok; open",
-        "* request 1 QueueDeclare; > channel.close 405 (RESOURCE_LOCKED - because) by queue.declare
+        "* request 1 QueueDeclare; > channel.close 405 (RESOURCE_LOCKED - because) by queue.declare; > channel.close-ok
          * detached l=0; * ended 1 405; > channel.open-ok; * channel 1 l=0",
+    );
+    // Where messages wait for confirms too, the one does not let the other be forgotten.
+    check(
+        "confirm; message + message + message + message + message + message + message
+         !manual; declare q=q + message k=a + message k=b + ack 0 multiple + declare q=r; !reply q=q; declare q=s
+         !settle 1 accepted; !reply q=r",
+        "> confirm.select-ok; * message l=0 1 k= 1; * message l=0 2 k= 1; * message l=0 3 k= 1; * message l=0 4 k= 1
+         * message l=0 5 k= 1; * message l=0 6 k= 1; * message l=0 7 k= 1; * request 1 QueueDeclare
+         > queue.declare-ok q=q 1 2; * message l=0 8 k=a 1 assembled
+         > ack 1; * message l=0 9 k=b 1 assembled; * request 1 QueueDeclare
+         > queue.declare-ok q=r 1 2; * request 1 QueueDeclare",
     );
     check(
         "!manual; declare q=q + declare q=r; !fail code=541; c.close-ok",

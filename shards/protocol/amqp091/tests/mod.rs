@@ -5,5 +5,6 @@ mod channels;
 mod consuming;
 mod handshake;
 mod limits;
+mod pair;
 mod publishing;
 mod script;
