@@ -151,6 +151,7 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         let Some(position) = values.iter().position(|(known, _)| *known == value) else {
             return false;
         };
+        self.work += position as u64 + 1;
         values[position].1 -= 1;
         if values[position].1 == 0 {
             values.swap_remove(position);
@@ -193,7 +194,7 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         self.values.count() == 0
     }
 
-    /// Nodes and values visited since this was asked last: what topics have cost.
+    /// Nodes and values visited since this was asked last: what topics and removals have cost.
     pub fn take_work(&mut self) -> u64 {
         std::mem::take(&mut self.work)
     }

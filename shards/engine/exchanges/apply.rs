@@ -258,7 +258,7 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
         let bindings = &self.bindings;
         take_out(&mut self.binding_table, bound.hash, index, |index| bindings[*index].hash);
         let source = &mut self.exchanges[bound.source];
-        source.router.remove(&bound, &mut self.bindings);
+        source.router.remove(&bound, &mut self.bindings, &mut self.work);
         if let Some(moved) = take_at(&mut source.from, bound.from_at) {
             self.bindings[moved].from_at = bound.from_at;
         }
@@ -294,6 +294,8 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
     /// Deletes what is doomed, and what is doomed by that.
     fn sweep(&mut self, applied: &mut Applied<Q>) {
         while let Some(index) = self.doomed.pop() {
+            // What finds its bindings goes as a whole: to search it for each of them takes their square.
+            self.exchanges[index].router = Router::Fanout;
             while let Some(binding) = self.exchanges[index].from.last() {
                 self.unlink(*binding, applied);
             }

@@ -114,10 +114,10 @@ impl HeaderIndex {
         entry
     }
 
-    pub(super) fn remove(&mut self, entry: u32) {
+    pub(super) fn remove(&mut self, entry: u32, work: &mut u64) {
         let removed = self.entries.remove(entry);
         for pair in removed.listed() {
-            forget(&mut self.pairs[*pair].entries, entry);
+            *work += forget(&mut self.pairs[*pair].entries, entry);
         }
         for pair in &removed.pairs {
             self.pairs[*pair].wants -= 1;
@@ -128,7 +128,7 @@ impl HeaderIndex {
             }
         }
         if removed.is_always() {
-            forget(&mut self.always, entry);
+            *work += forget(&mut self.always, entry);
         }
     }
 
@@ -197,12 +197,14 @@ impl Entry {
     }
 }
 
-fn forget(entries: &mut Vec<u32>, entry: u32) {
-    let at = entries.iter().position(|known| *known == entry);
-    entries.swap_remove(at.expect("an entry is where it is listed"));
+/// Takes an entry out of a list; how many were looked at for it.
+fn forget(entries: &mut Vec<u32>, entry: u32) -> u64 {
+    let at = entries.iter().position(|known| *known == entry).expect("an entry is where it is listed");
+    entries.swap_remove(at);
     if entries.len() < entries.capacity() / 4 {
         entries.shrink_to_fit();
     }
+    at as u64 + 1
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl Router {
     }
 
     /// Gives up a binding that was taken in, and is no longer among `bindings`.
-    pub(super) fn remove(&mut self, bound: &Bound, bindings: &mut Slots<Bound>) {
+    pub(super) fn remove(&mut self, bound: &Bound, bindings: &mut Slots<Bound>, work: &mut u64) {
         match self {
             Router::Direct(keys) => {
                 let with_key = keys.get_mut(&bound.key).expect("it was taken in");
@@ -98,8 +98,9 @@ impl Router {
             Router::Topic(patterns) => {
                 let was_there = patterns.remove(&bound.key, &bound.destination);
                 assert!(was_there, "it was taken in");
+                *work += patterns.take_work();
             }
-            Router::Headers(headers) => headers.remove(bound.router_at),
+            Router::Headers(headers) => headers.remove(bound.router_at, work),
             Router::ConsistentHash(shares) => {
                 if let Some(moved) = take_at(shares, bound.router_at) {
                     bindings[moved.binding].router_at = bound.router_at;

@@ -460,3 +460,23 @@ fn the_work_for_a_message_does_not_grow_with_bindings_that_are_elsewhere() {
     }
     assert!(work(&mut exchanges, "amq.fanout", "", &told, "1") >= 101);
 }
+
+#[test]
+fn the_work_to_delete_an_exchange_grows_with_its_bindings_and_no_faster() {
+    const COUNT: u32 = 1_000;
+    for (kind, key) in
+        [("direct", "k"), ("fanout", ""), ("topic", "#"), ("headers", ""), ("x-consistent-hash", "1")]
+    {
+        let mut exchanges = Exchanges::new(7);
+        exchanges.apply(&Change::AddVhost("/".into())).expect("a new one");
+        exchanges.apply(&Change::Declare(declaration(kind, "a"))).expect("a new one");
+        for queue in 0..COUNT {
+            let binding = binding("a", &format!("queue:{queue}"), key, &[("k", text("v"))]);
+            exchanges.apply(&Change::Bind(binding)).expect("a new one");
+        }
+        exchanges.take_work();
+        let applied = exchanges.apply(&delete("a", false)).expect("it is there");
+        assert_eq!((applied.bindings.len(), exchanges.binding_count()), (COUNT as usize, 0));
+        assert!(exchanges.take_work() <= 2 * u64::from(COUNT), "{kind}");
+    }
+}
