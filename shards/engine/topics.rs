@@ -1,14 +1,16 @@
 //! Which patterns does a topic match?
 //!
 //! Topics and patterns are words between dots (none at all when the text is empty). In a pattern `*` stands for exactly one
-//! word, `#` for any number of them, none included, and a last `>` for one or more (where `>` is not a word as others are). Patterns
-//! lie in a tree, word by word, and a topic is followed through it on all branches at once, one word after the other:
+//! word, `#` for any number of them, none included, and a last `>` for one or more. Patterns lie in a tree, word by word, and a
+//! topic is followed through it on all branches at once, one word after the other:
 //!
 //! - a pattern is kept in its normal form: `>` is `*.#`, and in a run of wildcards the `*` come first and are followed by one `#`
 //!   if there was any; so no `#` follows a wildcard's `#`, and equal languages of wildcards share a node;
 //! - after each word the branches are nodes that differ from one another: nodes visited ≤ nodes × (words + 1), whatever the
 //!   patterns; a topic's words are hashed once each;
 //! - a node exists ⟺ it has a value or a child, or is the root; a word ⟺ an edge has it; a value ⟺ a node has it.
+//!
+//! Where patterns are the keys of bindings ([`TopicTrie::of_binding_keys`]) a `>` is a word like any other, and words may be any bytes.
 //!
 //! Left out: what values stand for, and what is allowed as a name.
 
@@ -26,8 +28,8 @@ pub const PATTERN_WORDS_MAX: usize = 128;
 /// Patterns with values. A value may stand under several patterns; a topic that matches more than one of them finds it once.
 pub struct TopicTrie<T> {
     hasher: FixedState,
-    /// A last `>` is a wildcard.
-    has_tail: bool,
+    /// A last `>` stands for one word or more.
+    has_tails: bool,
     words: Slots<Word>,
     word_table: HashTable<u32>,
     nodes: Slots<Node>,
@@ -45,7 +47,7 @@ pub struct TopicTrie<T> {
 
 /// A word of patterns, by which edges are named.
 struct Word {
-    text: Box<str>,
+    text: Box<[u8]>,
     hash: u64,
     edges: u32,
 }
@@ -102,7 +104,7 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         nodes.insert(Node::new(NONE, Step::Root));
         TopicTrie {
             hasher: FixedState::with_seed(seed),
-            has_tail: true,
+            has_tails: true,
             words: Slots::new(),
             word_table: HashTable::new(),
             nodes,
@@ -116,15 +118,15 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         }
     }
 
-    /// One in which `>` is a word as others are.
-    pub(crate) fn without_tail(seed: u64) -> Self {
-        TopicTrie { has_tail: false, ..TopicTrie::new(seed) }
+    /// The same for keys of bindings (AMQP 0-9-1 §3.1.3.3): `*` and `#` are the only wildcards.
+    pub fn of_binding_keys(seed: u64) -> Self {
+        TopicTrie { has_tails: false, ..TopicTrie::new(seed) }
     }
 
     /// Adds a value under a pattern. What is inserted several times, under equal patterns, is to be removed as often.
-    pub fn insert(&mut self, pattern: &str, value: T) {
+    pub fn insert(&mut self, pattern: impl AsRef<[u8]>, value: T) {
         let mut node = ROOT;
-        for step in normal_form(pattern, self.has_tail) {
+        for step in normal_form(pattern.as_ref(), self.has_tails) {
             node = match step {
                 Part::One => self.wildcard(node, Step::One),
                 Part::Many => self.wildcard(node, Step::Many),
@@ -143,8 +145,8 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
     }
 
     /// Takes one insertion of a value under a pattern back. False: there was none.
-    pub fn remove(&mut self, pattern: &str, value: &T) -> bool {
-        let (Some(node), Some(value)) = (self.find(pattern), self.find_value(value)) else {
+    pub fn remove(&mut self, pattern: impl AsRef<[u8]>, value: &T) -> bool {
+        let (Some(node), Some(value)) = (self.find(pattern.as_ref()), self.find_value(value)) else {
             return false;
         };
         let values = &mut self.nodes[node].values;
@@ -165,12 +167,12 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
     }
 
     /// Names each value under the patterns that a topic matches, once.
-    pub fn matches(&mut self, topic: &str, mut found: impl FnMut(&T)) {
+    pub fn matches(&mut self, topic: impl AsRef<[u8]>, mut found: impl FnMut(&T)) {
         self.round += 1;
         self.reached.clear();
         self.reach(ROOT);
         std::mem::swap(&mut self.active, &mut self.reached);
-        for text in words(topic) {
+        for text in words(topic.as_ref()) {
             if self.active.is_empty() {
                 return;
             }
@@ -200,7 +202,7 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
     }
 
     /// Takes all branches on by one word.
-    fn follow(&mut self, text: &str) {
+    fn follow(&mut self, text: &[u8]) {
         let word = self.find_word(text);
         let active = std::mem::take(&mut self.active);
         self.reached.clear();
@@ -234,8 +236,8 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         }
     }
 
-    fn find(&self, pattern: &str) -> Option<u32> {
-        normal_form(pattern, self.has_tail).try_fold(ROOT, |node, step| {
+    fn find(&self, pattern: &[u8]) -> Option<u32> {
+        normal_form(pattern, self.has_tails).try_fold(ROOT, |node, step| {
             let child = match step {
                 Part::One => self.nodes[node].one,
                 Part::Many => self.nodes[node].many,
@@ -263,7 +265,7 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
     }
 
     /// The child by a word, made when it is new.
-    fn child(&mut self, node: u32, text: &str) -> u32 {
+    fn child(&mut self, node: u32, text: &[u8]) -> u32 {
         let word = self.intern_word(text);
         if let Some(child) = self.find_child(node, word) {
             return child;
@@ -289,13 +291,13 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         self.hasher.hash_one((node, word))
     }
 
-    fn find_word(&self, text: &str) -> Option<u32> {
+    fn find_word(&self, text: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
         self.word_table.find(hash, |word| &*self.words[*word].text == text).copied()
     }
 
     /// The word of this text. A new one has no edge yet.
-    fn intern_word(&mut self, text: &str) -> u32 {
+    fn intern_word(&mut self, text: &[u8]) -> u32 {
         self.find_word(text).unwrap_or_else(|| {
             let hash = self.hasher.hash_one(text);
             let word = self.words.insert(Word { text: text.into(), hash, edges: 0 });
@@ -347,7 +349,7 @@ impl<T: Copy + Eq + Hash> TopicTrie<T> {
         if self.is_empty() {
             // What all the patterns that there were needed is given back.
             let before = std::mem::replace(self, TopicTrie::new(0));
-            (self.hasher, self.has_tail, self.work) = (before.hasher, before.has_tail, before.work);
+            (self.hasher, self.has_tails, self.work) = (before.hasher, before.has_tails, before.work);
         }
     }
 
@@ -379,20 +381,20 @@ impl Node {
 }
 
 /// The words of a topic or pattern; an empty text has none.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split('.').filter(move |_| !text.is_empty())
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'.').filter(move |_| !text.is_empty())
 }
 
 /// One word of a pattern.
 #[derive(Clone, Copy)]
 enum Part<'a> {
-    Word(&'a str),
+    Word(&'a [u8]),
     One,
     Many,
 }
 
 /// A pattern's words in normal form.
-struct NormalForm<'a, W: Iterator<Item = &'a str>> {
+struct NormalForm<'a, W: Iterator<Item = &'a [u8]>> {
     words: Peekable<W>,
     /// A `#` was met in the run of wildcards at hand.
     many: bool,
@@ -400,23 +402,23 @@ struct NormalForm<'a, W: Iterator<Item = &'a str>> {
     tail: bool,
 }
 
-fn normal_form(pattern: &str, has_tail: bool) -> NormalForm<'_, impl Iterator<Item = &str>> {
-    let (rest, tail) = match pattern.strip_suffix('>').filter(|_| has_tail) {
-        Some("") => ("", true),
-        Some(rest) => rest.strip_suffix('.').map_or((pattern, false), |rest| (rest, true)),
+fn normal_form(pattern: &[u8], has_tails: bool) -> NormalForm<'_, impl Iterator<Item = &[u8]>> {
+    let (rest, tail) = match pattern.strip_suffix(b">").filter(|_| has_tails) {
+        Some(b"") => (&b""[..], true),
+        Some(rest) => rest.strip_suffix(b".").map_or((pattern, false), |rest| (rest, true)),
         None => (pattern, false),
     };
     NormalForm { words: words(rest).peekable(), many: false, tail }
 }
 
-impl<'a, W: Iterator<Item = &'a str>> Iterator for NormalForm<'a, W> {
+impl<'a, W: Iterator<Item = &'a [u8]>> Iterator for NormalForm<'a, W> {
     type Item = Part<'a>;
 
     fn next(&mut self) -> Option<Part<'a>> {
-        while self.words.next_if_eq(&"#").is_some() {
+        while self.words.next_if_eq(&&b"#"[..]).is_some() {
             self.many = true;
         }
-        if self.words.next_if_eq(&"*").is_some() {
+        if self.words.next_if_eq(&&b"*"[..]).is_some() {
             return Some(Part::One);
         }
         if self.words.peek().is_none() && std::mem::take(&mut self.tail) {

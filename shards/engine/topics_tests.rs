@@ -97,18 +97,30 @@ fn patterns_match_by_words() {
 }
 
 #[test]
-fn without_a_tail_a_last_greater_than_is_a_word() {
-    let mut trie = TopicTrie::without_tail(7);
-    for _ in 0..2 {
-        trie.insert("a.>", 1);
-        trie.insert(">", 2);
-        assert_eq!(found(&mut trie, "a.b"), BTreeSet::new());
-        assert_eq!(found(&mut trie, "a.>"), BTreeSet::from([1]));
-        assert_eq!(found(&mut trie, ">"), BTreeSet::from([2]));
-        // One that was emptied is as it was.
-        assert!(trie.remove("a.>", &1) && trie.remove(">", &2));
+fn keys_of_bindings_know_two_wildcards_and_any_bytes() {
+    let check = |key: &[u8], topic: &[u8], expected: bool| {
+        let mut trie = TopicTrie::of_binding_keys(7);
+        trie.insert(key, 1);
         trie.verify();
-    }
+        let mut count = 0;
+        trie.matches(topic, |_| count += 1);
+        assert_eq!(count == 1, expected, "{key:?} for {topic:?}");
+        assert!(trie.remove(key, &1) && trie.is_empty());
+        trie.insert(key, 1);
+        trie.matches(topic, |_| count += 1);
+        assert_eq!(count == 2, expected, "the same after all was removed");
+    };
+    check(b"a.>", b"a.b", false);
+    check(b"a.>", b"a.>", true);
+    check(b">", b"a", false);
+    check(b"a.#", b"a", true);
+    check(b"#", b"", true);
+    check(b"*", b"", false);
+    check(b"*.*", b".", true);
+    check(b"a..b", b"a..b", true);
+    check(b"a.*.b", b"a..b", true);
+    check(b"\xff.*", b"\xff.\xfe", true);
+    check(b"\xff.*", b"\xfe.\xfe", false);
 }
 
 #[test]
@@ -202,7 +214,7 @@ fn the_work_for_a_topic_is_bounded_whatever_the_patterns() {
     assert_eq!(trie.take_work(), 0);
 
     // Wildcards in a row are one.
-    trie.insert(&format!("{}.a", vec!["#"; 100].join(".")), 2);
+    trie.insert(format!("{}.a", vec!["#"; 100].join(".")), 2);
     trie.take_work();
     assert_eq!(found(&mut trie, "a"), BTreeSet::from([2]));
     assert!(trie.take_work() < 20);
@@ -212,8 +224,8 @@ fn the_work_for_a_topic_is_bounded_whatever_the_patterns() {
 fn the_work_for_a_topic_does_not_grow_with_patterns_that_are_elsewhere() {
     let mut trie = TopicTrie::new(7);
     for index in 0..10_000 {
-        trie.insert(&format!("orders.{index}.new"), index);
-        trie.insert(&format!("orders.{index}.*"), index);
+        trie.insert(format!("orders.{index}.new"), index);
+        trie.insert(format!("orders.{index}.*"), index);
     }
     assert_eq!(found(&mut trie, "orders.77.new"), BTreeSet::from([77]));
     assert!(trie.take_work() <= 8);
@@ -223,11 +235,11 @@ fn the_work_for_a_topic_does_not_grow_with_patterns_that_are_elsewhere() {
 fn memory_is_given_back() {
     let mut trie = TopicTrie::new(7);
     for index in 0..10_000 {
-        trie.insert(&format!("orders.{index}.new"), index);
+        trie.insert(format!("orders.{index}.new"), index);
     }
     assert!(trie.word_table.capacity() >= 10_000);
     for index in 1..10_000 {
-        assert!(trie.remove(&format!("orders.{index}.new"), &index));
+        assert!(trie.remove(format!("orders.{index}.new"), &index));
     }
     trie.verify();
     assert_eq!((trie.nodes.count(), trie.words.count(), trie.values.count()), (4, 3, 1));

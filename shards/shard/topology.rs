@@ -185,10 +185,10 @@ impl Topology {
     fn apply(&mut self, change: &Change) -> bool {
         match change {
             Change::Bind { pattern, queue } => {
-                self.bindings.insert(pattern, *queue);
+                self.bindings.insert(pattern.as_bytes(), *queue);
                 true
             }
-            Change::Unbind { pattern, queue } => self.bindings.remove(pattern, queue),
+            Change::Unbind { pattern, queue } => self.bindings.remove(pattern.as_bytes(), queue),
             Change::MakeTopic(topic) => self.temporary.insert(topic.clone()),
             Change::EndTopic(topic) => self.temporary.remove(topic),
         }

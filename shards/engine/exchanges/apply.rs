@@ -215,7 +215,7 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
         index
     }
 
-    fn binding_hash(&self, source: u32, destination: Destination, key: &str, arguments: &Arguments) -> u64 {
+    fn binding_hash(&self, source: u32, destination: Destination, key: &[u8], arguments: &Arguments) -> u64 {
         self.hasher.hash_one((source, destination, key, arguments))
     }
 
@@ -231,7 +231,7 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
     }
 
     /// Makes a binding that is not there and was checked.
-    fn link(&mut self, source: u32, destination: Destination, key: &Arc<str>, arguments: &Arguments) {
+    fn link(&mut self, source: u32, destination: Destination, key: &Arc<[u8]>, arguments: &Arguments) {
         let hash = self.binding_hash(source, destination, key, arguments);
         let from_at = self.exchanges[source].from.len() as u32;
         let to_at = self.to(destination).len() as u32;

@@ -48,7 +48,7 @@ pub struct Binding<Q> {
     pub vhost: VhostId,
     pub source: Arc<str>,
     pub destination: End<Q>,
-    pub key: Arc<str>,
+    pub key: Arc<[u8]>,
     pub arguments: Arguments,
 }
 

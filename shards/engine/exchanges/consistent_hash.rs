@@ -19,8 +19,8 @@ pub(super) struct Share {
 }
 
 /// The weight that a routing key says.
-pub(super) fn weight(key: &str) -> Result<u32, Refusal> {
-    let weight = key.parse().ok().filter(|weight| *weight > 0);
+pub(super) fn weight(key: &[u8]) -> Result<u32, Refusal> {
+    let weight = std::str::from_utf8(key).ok().and_then(|key| key.parse().ok()).filter(|weight| *weight > 0);
     weight.ok_or(invalid("routing_key", InvalidArgument::NotAWeight))
 }
 

@@ -89,7 +89,7 @@ struct Queue<Q> {
 struct Bound {
     source: u32,
     destination: Destination,
-    key: Arc<str>,
+    key: Arc<[u8]>,
     arguments: Arguments,
     hash: u64,
     /// In `from` of its source, in `to` of its destination, and in its source's router.

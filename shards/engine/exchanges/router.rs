@@ -15,7 +15,7 @@ use crate::slots::Slots;
 /// The bindings of one exchange, by its kind.
 pub(super) enum Router {
     /// Bindings by key.
-    Direct(HashMap<Arc<str>, Vec<u32>, FixedState>),
+    Direct(HashMap<Arc<[u8]>, Vec<u32>, FixedState>),
     /// All that are from the exchange.
     Fanout,
     /// Destinations by pattern.
@@ -26,7 +26,7 @@ pub(super) enum Router {
 
 /// What a message is routed by.
 pub(super) struct Routing<'a, H> {
-    pub(super) key: &'a str,
+    pub(super) keys: &'a [&'a [u8]],
     pub(super) headers: &'a H,
     pub(super) hash_on: &'a HashOn,
 }
@@ -37,14 +37,14 @@ impl Router {
         match kind {
             Kind::Direct => Router::Direct(HashMap::with_hasher(hasher)),
             Kind::Fanout => Router::Fanout,
-            Kind::Topic => Router::Topic(Box::new(TopicTrie::without_tail(seed))),
+            Kind::Topic => Router::Topic(Box::new(TopicTrie::of_binding_keys(seed))),
             Kind::Headers => Router::Headers(Box::new(HeaderIndex::new(hasher))),
             Kind::ConsistentHash => Router::ConsistentHash(Vec::new()),
         }
     }
 
     /// Whether a binding may have this key and these arguments.
-    pub(super) fn check(&self, key: &str, arguments: &Arguments) -> Result<(), Refusal> {
+    pub(super) fn check(&self, key: &[u8], arguments: &Arguments) -> Result<(), Refusal> {
         match self {
             Router::Direct(_) | Router::Fanout | Router::Topic(_) => Ok(()),
             Router::Headers(_) => Match::of(arguments).map(|_| ()),
@@ -120,16 +120,19 @@ impl Router {
     ) {
         match self {
             Router::Direct(keys) => {
-                let with_key = keys.get(routing.key).map_or(&[][..], Vec::as_slice);
-                *work += with_key.len() as u64;
-                with_key.iter().for_each(|binding| found(bindings[*binding].destination));
+                for with_key in routing.keys.iter().filter_map(|key| keys.get(*key)) {
+                    *work += with_key.len() as u64;
+                    with_key.iter().for_each(|binding| found(bindings[*binding].destination));
+                }
             }
             Router::Fanout => {
                 *work += from.len() as u64;
                 from.iter().for_each(|binding| found(bindings[*binding].destination));
             }
             Router::Topic(patterns) => {
-                patterns.matches(routing.key, |destination| found(*destination));
+                for key in routing.keys {
+                    patterns.matches(key, |destination| found(*destination));
+                }
                 *work += patterns.take_work();
             }
             Router::Headers(headers) => headers.matches(routing.headers, work, found),
@@ -137,7 +140,9 @@ impl Router {
                 *work += shares.len() as u64;
                 let value = |value: &HeaderValue<&[u8]>| consistent_hash::draw(shares, value);
                 let drawn = match routing.hash_on {
-                    HashOn::Key => value(&HeaderValue::Bytes(routing.key.as_bytes())),
+                    HashOn::Key => {
+                        value(&HeaderValue::Bytes(routing.keys.first().copied().unwrap_or_default()))
+                    }
                     HashOn::Property(property) => {
                         value(&routing.headers.property(*property).unwrap_or(HeaderValue::Void))
                     }

@@ -44,23 +44,25 @@ pub enum Found<'a, Q> {
 /// What was looked at, besides exchanges and bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutedBy {
-    /// Until the next change, each message with this key goes where this one does.
-    Key,
+    /// Until the next change, each message with these keys goes where this one does.
+    Keys,
     Message,
 }
 
 impl<Q: Copy + Eq + Hash> Exchanges<Q> {
     /// Names where a message that is published to an exchange goes, each once. None: there is no such exchange.
+    ///
+    /// It has one routing key, or several, as RabbitMQ has it with `CC` and `BCC`: then it goes where any of them leads.
     pub fn route(
         &mut self,
         vhost: VhostId,
         exchange: &str,
-        key: &str,
+        keys: &[&[u8]],
         headers: &impl HeaderReader,
         mut found: impl FnMut(Found<'_, Q>),
     ) -> Option<RoutedBy> {
         let first = self.find(vhost, exchange)?;
-        let mut by = RoutedBy::Key;
+        let mut by = RoutedBy::Keys;
         self.round += 1;
         self.pending.clear();
         self.reach(first);
@@ -80,7 +82,7 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
                 Router::ConsistentHash(_) if *hash_on == HashOn::Key => {}
                 Router::ConsistentHash(_) | Router::Headers(_) => by = RoutedBy::Message,
             }
-            let routing = Routing { key, headers, hash_on };
+            let routing = Routing { keys, headers, hash_on };
             let mut reached = std::mem::take(&mut self.reached);
             let push = |destination| reached.push(destination);
             router.destinations(&routing, &exchange.from, &self.bindings, &mut self.work, push);

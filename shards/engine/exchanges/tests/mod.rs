@@ -82,7 +82,7 @@ fn binding(source: &str, destination: &str, key: &str, values: &[(&str, Value)])
         vhost: VhostId(0),
         source: source.into(),
         destination: end(destination),
-        key: key.into(),
+        key: key.as_bytes().into(),
         arguments: arguments(values),
     }
 }
@@ -109,10 +109,11 @@ impl Exchanges<u32> {
         applied
     }
 
-    /// Where a message goes: `7` for a queue, a name for an exchange that holds it back.
-    fn routed(&mut self, exchange: &str, key: &str, told: &Told) -> Vec<String> {
+    /// Where a message with these keys, `|` between them, goes: `7` for a queue, a name for an exchange that holds it back.
+    fn routed(&mut self, exchange: &str, keys: &str, told: &Told) -> Vec<String> {
         let mut routed = Vec::new();
-        let by = self.route(VhostId(0), exchange, key, told, |found| {
+        let keys: Vec<&[u8]> = keys.split('|').map(str::as_bytes).collect();
+        let by = self.route(VhostId(0), exchange, &keys, told, |found| {
             routed.push(match found {
                 Found::Queue(queue) => queue.to_string(),
                 Found::Delayed(name) => name.to_string(),

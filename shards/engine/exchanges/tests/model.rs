@@ -92,7 +92,7 @@ fn headers_match(values: &[(&'static str, Value)], told: &Told) -> bool {
 
 impl Model {
     /// The destinations of a message by the bindings from one exchange.
-    fn destinations(&self, name: &str, key: &str, told: &Told) -> Vec<String> {
+    fn destinations(&self, name: &str, keys: &[&str], told: &Told) -> Vec<String> {
         let exchange = &self.exchanges[name];
         let from: Vec<&ModelBinding> =
             self.bindings.iter().filter(|binding| binding.source == name).collect();
@@ -107,7 +107,7 @@ impl Model {
             });
             let shares: Vec<Share> = shares.collect();
             let value = match exchange.hash_on {
-                None => HeaderValue::Bytes(key.as_bytes()),
+                None => HeaderValue::Bytes(keys[0].as_bytes()),
                 Some("message_id") => told.message_id.map_or(HeaderValue::Void, text),
                 Some(header) => {
                     let there = told.headers.iter().find(|(name, _)| *name == header);
@@ -118,9 +118,9 @@ impl Model {
             return drawn.into_iter().map(|drawn| from[index_of(drawn)].destination.clone()).collect();
         }
         let is_match = |binding: &&&ModelBinding| match exchange.kind {
-            "direct" => binding.key == key,
+            "direct" => keys.iter().any(|key| binding.key == *key),
             "fanout" => true,
-            "topic" => topic_matches(&words(&binding.key), &words(key)),
+            "topic" => keys.iter().any(|key| topic_matches(&words(&binding.key), &words(key))),
             "headers" => headers_match(&binding.values, told),
             other => unreachable!("{other}"),
         };
@@ -130,7 +130,7 @@ impl Model {
     fn route(
         &self,
         name: &str,
-        key: &str,
+        keys: &[&str],
         told: &Told,
         seen: &mut BTreeSet<String>,
         to: &mut BTreeSet<String>,
@@ -143,14 +143,14 @@ impl Model {
             to.insert(name.to_owned());
             return;
         }
-        let destinations = self.destinations(name, key, told);
+        let destinations = self.destinations(name, keys, told);
         if let (true, Some(alternate)) = (destinations.is_empty(), exchange.alternate) {
-            self.route(alternate, key, told, seen, to);
+            self.route(alternate, keys, told, seen, to);
         }
         for destination in destinations {
             match destination.strip_prefix("queue:") {
                 Some(queue) => drop(to.insert(queue.to_owned())),
-                None => self.route(&destination, key, told, seen, to),
+                None => self.route(&destination, keys, told, seen, to),
             }
         }
     }
@@ -181,7 +181,13 @@ impl Model {
         };
         let show = |binding: &ModelBinding| {
             let is_durable = is_durable(&binding.source) && is_durable(&binding.destination);
-            show(&binding.source, &binding.destination, &binding.key, &arguments(&binding.values), is_durable)
+            show(
+                &binding.source,
+                &binding.destination,
+                binding.key.as_bytes(),
+                &arguments(&binding.values),
+                is_durable,
+            )
         };
         let mut bindings: Vec<String> = self.bindings.iter().map(show).collect();
         bindings.sort();
@@ -194,8 +200,8 @@ fn index_of(destination: Destination) -> usize {
     index as usize
 }
 
-fn show(source: &str, destination: &str, key: &str, arguments: &Arguments, is_durable: bool) -> String {
-    format!("{source} {destination} {key} {:?} {is_durable}", arguments.values())
+fn show(source: &str, destination: &str, key: &[u8], arguments: &Arguments, is_durable: bool) -> String {
+    format!("{source} {destination} {} {:?} {is_durable}", key.escape_ascii(), arguments.values())
 }
 
 fn show_binding((binding, is_durable): &(Binding<u32>, bool)) -> String {
@@ -384,10 +390,14 @@ impl Life {
 
     fn publish(&mut self) {
         let name = self.chance.of(&NAMES);
-        let key = self.key(&["a", "b", "c", ">"]);
+        let mut key = self.key(&["a", "b", "c", ">"]);
+        if self.chance.below(4) == 0 {
+            key = format!("{key}|{}", self.key(&["a", "b"]));
+        }
+        let keys: Vec<&str> = key.split('|').collect();
         let told = self.told();
         let mut to = BTreeSet::new();
-        self.model.route(name, &key, &told, &mut BTreeSet::new(), &mut to);
+        self.model.route(name, &keys, &told, &mut BTreeSet::new(), &mut to);
         let routed = self.exchanges.routed(name, &key, &told);
         let bindings = &self.model.bindings;
         assert_eq!(routed, to.into_iter().collect::<Vec<_>>(), "{name} {key} {told:?} by {bindings:?}");
@@ -396,7 +406,7 @@ impl Life {
 
 fn live(seed: u64) {
     let mut life = Life { chance: Chance(seed), model: Model::default(), exchanges: Exchanges::started() };
-    for _ in 0..50 {
+    for _ in 0..30 {
         life.step();
         (0..3).for_each(|_| life.publish());
     }

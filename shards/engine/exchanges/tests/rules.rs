@@ -41,7 +41,7 @@ fn gone(applied: &Applied<u32>) -> String {
     let mut exchanges: Vec<&str> = applied.exchanges.iter().map(|exchange| &*exchange.name).collect();
     exchanges.sort_unstable();
     let show = |(binding, _): &(Binding<u32>, bool)| {
-        format!("{} > {} {}", binding.source, end_name(&binding.destination), binding.key)
+        format!("{} > {} {}", binding.source, end_name(&binding.destination), binding.key.escape_ascii())
             .trim_end()
             .to_owned()
     };
@@ -70,6 +70,21 @@ fn each_kind_chooses_by_its_rule() {
     check(&mut topic, "x a.>", "1 2 4");
     check(&mut topic, "x a.", "1 2 5");
     check(&mut topic, "x", "");
+    // Several keys.
+    check(&mut direct, "x a|b|c|a", "1 2 3");
+    check(&mut topic, "x a|a.c.b", "2 3");
+    check(&mut fanout, "x a|b", "1 2");
+    // Any bytes.
+    for mut exchanges in [direct, topic] {
+        let key: Arc<[u8]> = [b'a', 0xff][..].into();
+        exchanges.change(Change::Bind(Binding { key: key.clone(), ..binding("x", "queue:9", "", &[]) }));
+        let mut count = 0;
+        exchanges.route(VhostId(0), "x", &[&key], &(), |found| {
+            assert_eq!(found, Found::Queue(9));
+            count += 1;
+        });
+        assert_eq!(count, 1);
+    }
 }
 
 #[test]
@@ -139,8 +154,8 @@ fn a_message_goes_from_exchange_to_exchange_and_to_each_queue_once() {
     check(&mut exchanges, "a k", "1 2");
     check(&mut exchanges, "c other", "1");
     check(&mut exchanges, "b k", "1");
-    assert_eq!(exchanges.route(VhostId(0), "d", "k", &(), |_| panic!("none")), None);
-    assert_eq!(exchanges.route(VhostId(1), "a", "k", &(), |_| panic!("none")), None);
+    assert_eq!(exchanges.route(VhostId(0), "d", &[b"k"], &(), |_| panic!("none")), None);
+    assert_eq!(exchanges.route(VhostId(1), "a", &[b"k"], &(), |_| panic!("none")), None);
 }
 
 #[test]
@@ -192,9 +207,9 @@ fn a_route_says_what_it_depends_on() {
         &["t > queue:1 #", "c > queue:1 1", "f > h other"],
     );
     exchanges.change(declare("m", "x-consistent-hash", &[("hash-property", text("message_id"))]));
-    let mut by = |name: &str| exchanges.route(VhostId(0), name, "k", &(), |_| ());
-    assert_eq!(by("t"), Some(RoutedBy::Key));
-    assert_eq!(by("c"), Some(RoutedBy::Key));
+    let mut by = |name: &str| exchanges.route(VhostId(0), name, &[b"k"], &(), |_| ());
+    assert_eq!(by("t"), Some(RoutedBy::Keys));
+    assert_eq!(by("c"), Some(RoutedBy::Keys));
     assert_eq!(by("m"), Some(RoutedBy::Message));
     assert_eq!(by("h"), Some(RoutedBy::Message));
     assert_eq!(by("f"), Some(RoutedBy::Message), "by what it leads to");
