@@ -184,6 +184,20 @@ impl HeaderIndex {
             pair
         })
     }
+
+    /// Recounts what is kept; the count of bindings.
+    pub(super) fn verify(&self) -> usize {
+        assert_eq!(self.pair_table.len(), self.pairs.count());
+        assert!(self.pairs.iter().all(|(_, pair)| pair.wants > 0));
+        let wants: u32 = self.pairs.iter().map(|(_, pair)| pair.wants).sum();
+        let wanted: usize = self.entries.iter().map(|(_, entry)| entry.pairs.len()).sum();
+        assert_eq!(wants as usize, wanted);
+        let listed: usize = self.pairs.iter().map(|(_, pair)| pair.entries.len()).sum();
+        assert_eq!(listed, self.entries.iter().map(|(_, entry)| entry.listed().len()).sum());
+        let always = self.entries.iter().filter(|(_, entry)| entry.is_always());
+        assert_eq!(always.count(), self.always.len());
+        self.entries.count()
+    }
 }
 
 impl Entry {
@@ -205,21 +219,4 @@ fn forget(entries: &mut Vec<u32>, entry: u32) -> u64 {
         entries.shrink_to_fit();
     }
     at as u64 + 1
-}
-
-#[cfg(test)]
-impl HeaderIndex {
-    /// Recounts what is kept; the count of bindings.
-    pub(super) fn verify(&self) -> usize {
-        assert_eq!(self.pair_table.len(), self.pairs.count());
-        assert!(self.pairs.iter().all(|(_, pair)| pair.wants > 0));
-        let wants: u32 = self.pairs.iter().map(|(_, pair)| pair.wants).sum();
-        let wanted: usize = self.entries.iter().map(|(_, entry)| entry.pairs.len()).sum();
-        assert_eq!(wants as usize, wanted);
-        let listed: usize = self.pairs.iter().map(|(_, pair)| pair.entries.len()).sum();
-        assert_eq!(listed, self.entries.iter().map(|(_, entry)| entry.listed().len()).sum());
-        let always = self.entries.iter().filter(|(_, entry)| entry.is_always());
-        assert_eq!(always.count(), self.always.len());
-        self.entries.count()
-    }
 }

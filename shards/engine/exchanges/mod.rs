@@ -23,6 +23,7 @@ mod listing;
 mod refusal;
 mod router;
 mod routing;
+mod verify;
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -98,7 +99,7 @@ struct Bound {
     router_at: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Destination {
     Queue(u32),
     Exchange(u32),

@@ -236,6 +236,11 @@ fn bindings_are_what_they_name() {
     assert_eq!(exchanges.bindings_from(VhostId(0), "x").count(), 3);
     assert_eq!(exchanges.bindings_to_queue(1).count(), 2);
     assert_eq!(exchanges.bindings_to(VhostId(0), "x").count(), 0);
+    for number in 0..1_000 {
+        let bound = with(&[("number", HeaderValue::Integer(number))]);
+        assert!(exchanges.apply(&Change::Bind(bound)).expect("a new one").is_changed, "{number}");
+    }
+    exchanges.verify();
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! Does routing a message allocate? Not once the buffers have grown: counted, not believed.
+
+#![allow(unsafe_code, reason = "an allocator that counts is an unsafe impl")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use corelane_engine::exchanges::{
+    Arguments, Binding, Change, Declaration, End, Exchanges, HeaderReader, HeaderValue, Property, VhostId,
+};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's obligations are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's obligations are the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A message with one header.
+struct OneHeader;
+
+impl HeaderReader for OneHeader {
+    fn each_header(&self, mut visit: impl FnMut(&str, HeaderValue<&[u8]>)) {
+        visit("kind", HeaderValue::Bytes(b"order"));
+    }
+
+    fn property(&self, _property: Property) -> Option<HeaderValue<&[u8]>> {
+        None
+    }
+
+    fn is_delayed(&self) -> bool {
+        false
+    }
+}
+
+fn declare(exchanges: &mut Exchanges<u32>, name: &str, kind: &str) {
+    let declaration = Declaration {
+        vhost: VhostId(0),
+        name: name.into(),
+        kind: kind.into(),
+        is_durable: true,
+        is_auto_delete: false,
+        is_internal: false,
+        arguments: Arguments::default(),
+    };
+    exchanges.apply(&Change::Declare(declaration)).expect("a new one");
+}
+
+fn bind(exchanges: &mut Exchanges<u32>, source: &str, destination: End<u32>, key: &str) {
+    let value = HeaderValue::Bytes(b"order"[..].into());
+    let (source, key) = (source.into(), key.as_bytes().into());
+    let arguments = Arguments::new(&[], vec![("kind".into(), value)]);
+    let binding = Binding { vhost: VhostId(0), source, destination, key, arguments };
+    exchanges.apply(&Change::Bind(binding)).expect("a new one");
+}
+
+#[test]
+fn a_message_is_routed_without_an_allocation() {
+    let mut exchanges = Exchanges::new(7);
+    exchanges.apply(&Change::AddVhost("/".into())).expect("a new one");
+    declare(&mut exchanges, "all", "fanout");
+    let kinds = ["direct", "fanout", "topic", "headers", "x-consistent-hash"];
+    for kind in kinds {
+        declare(&mut exchanges, kind, kind);
+        let end = End::Exchange(kind.into());
+        bind(&mut exchanges, "all", end, "");
+        for queue in 0..20 {
+            let end = End::Queue { queue, name: format!("{queue}").into(), is_durable: true };
+            bind(&mut exchanges, kind, end, if kind == "topic" { "#" } else { "1" });
+        }
+    }
+    let mut found = 0;
+    let mut route = || {
+        found = 0;
+        exchanges.route(VhostId(0), "all", &[b"1", b"a.b"], &OneHeader, |_| found += 1)
+    };
+    assert!(route().is_some());
+    let before = ALLOCATIONS.get();
+    assert!(before > 0, "the counter counts");
+    for _ in 0..100 {
+        assert!(route().is_some());
+    }
+    assert_eq!(ALLOCATIONS.get(), before);
+    assert_eq!(found, 20);
+}
