@@ -1,15 +1,17 @@
 //! What does an address name? `queue://name` and `/queues/name` (percent-encoded) are queues, `topic://name` and `/topics/name`
-//! topics. A plain name is what its terminus' capabilities or the rules for destinations make of it, else a queue.
+//! topics. `/exchanges/exchange/key` and `/exchanges/exchange` (percent-encoded) are exchanges of 0-9-1, with the key by which they route.
+//! A plain name is what its terminus' capabilities or the rules for destinations make of it, else a queue.
 //!
 //! A topic's name is words between dots. A subscriber's may be a pattern: `*` stands for one word, `#` for any number of them, a last
-//! `>` for one or more. Exchanges have addresses too (`/exchanges/…`); they are recognised so that they can be refused clearly
-//! rather than taken for names.
+//! `>` for one or more. What other brokers have beside these is recognised so that it can be refused clearly rather than taken for names.
 
 use std::borrow::Cow;
 
 use corelane_engine::is_pattern_valid;
 
 use crate::limits::QUEUE_NAME_BYTES_MAX;
+
+const EXCHANGES: &str = "/exchanges/";
 
 /// What an address names.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +20,11 @@ pub(crate) enum Address<'a> {
     Name(Cow<'a, str>),
     Queue(Cow<'a, str>),
     Topic(Cow<'a, str>),
+    /// The exchange's name is empty: the default one.
+    Exchange {
+        exchange: Cow<'a, str>,
+        key: Option<Cow<'a, str>>,
+    },
     /// A kind of node that this broker does not have.
     Unsupported,
     /// Not an address: empty, too long, or wrongly encoded.
@@ -33,7 +40,10 @@ impl<'a> Address<'a> {
             ("topic://", false, |name| Address::Topic(name)),
             ("/topics/", true, |name| Address::Topic(name)),
         ];
-        if ["/topic/", "/exchanges/", "/exchange/"].iter().any(|prefix| text.starts_with(prefix)) {
+        if let Some(path) = text.strip_prefix(EXCHANGES) {
+            return exchange(path).unwrap_or(Address::Invalid);
+        }
+        if ["/topic/", "/exchange/"].iter().any(|prefix| text.starts_with(prefix)) {
             return Address::Unsupported;
         }
         let form = forms
@@ -47,10 +57,55 @@ impl<'a> Address<'a> {
             },
             None => (Cow::Borrowed(text), (|name| Address::Name(name)) as Kind),
         };
-        if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX || name.chars().any(char::is_control) {
-            return Address::Invalid;
+        if name.is_empty() || !is_name(&name) { Address::Invalid } else { kind(name) }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= QUEUE_NAME_BYTES_MAX && !name.chars().any(char::is_control)
+}
+
+fn exchange(path: &str) -> Option<Address<'_>> {
+    let (exchange, key) = match path.split_once('/') {
+        Some((exchange, key)) => (exchange, Some(key)),
+        None => (path, None),
+    };
+    let exchange = percent_decoded(exchange).filter(|exchange| is_name(exchange))?;
+    let key = match key {
+        Some(key) => {
+            let key = percent_decoded(key).filter(|_| !key.contains('/'))?;
+            Some(key).filter(|key| key.len() <= QUEUE_NAME_BYTES_MAX).map(Some)?
         }
-        kind(name)
+        None => None,
+    };
+    Some(Address::Exchange { exchange, key })
+}
+
+/// The address of an exchange, with a key; of the default one, with that of the queue that the key leads to.
+pub(crate) fn exchange_address(exchange: &str, key: Option<&str>) -> String {
+    let mut address = String::new();
+    let parts = match (exchange, key) {
+        ("", Some(queue)) => ["/queues/", queue, "", ""],
+        (_, Some(key)) => [EXCHANGES, exchange, "/", key],
+        (_, None) => [EXCHANGES, exchange, "", ""],
+    };
+    let [prefix, name, slash, key] = parts;
+    address.push_str(prefix);
+    percent_encode(name, &mut address);
+    address.push_str(slash);
+    percent_encode(key, &mut address);
+    address
+}
+
+/// What is neither a letter, a digit nor one of `-._~` (RFC 3986 §2.3) is encoded.
+fn percent_encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let digit = |value: u8| char::from(b"0123456789ABCDEF"[usize::from(value)]);
+            out.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
     }
 }
 
@@ -58,7 +113,7 @@ impl<'a> Address<'a> {
 pub(crate) fn names_queue(address: &str, queue: &str) -> bool {
     match Address::parse(address) {
         Address::Name(name) | Address::Queue(name) => name == queue,
-        Address::Topic(_) | Address::Unsupported | Address::Invalid => false,
+        Address::Topic(_) | Address::Exchange { .. } | Address::Unsupported | Address::Invalid => false,
     }
 }
 
@@ -109,6 +164,8 @@ mod tests {
             Address::Name(name) => format!("name {name}"),
             Address::Queue(name) => format!("queue {name}"),
             Address::Topic(name) => format!("topic {name}"),
+            Address::Exchange { exchange, key: Some(key) } => format!("exchange {exchange} key {key}"),
+            Address::Exchange { exchange, key: None } => format!("exchange {exchange}"),
             Address::Unsupported => "unsupported".to_owned(),
             Address::Invalid => "invalid".to_owned(),
         };
@@ -130,7 +187,25 @@ mod tests {
 
     #[test]
     fn other_kinds_are_told_apart() {
-        check("/exchanges/amq.direct/key", "unsupported");
+        check("/exchange/amq.direct/key", "unsupported");
+    }
+
+    #[test]
+    fn exchanges_have_keys() {
+        check("/exchanges/amq.direct/key", "exchange amq.direct key key");
+        check("/exchanges/amq.fanout", "exchange amq.fanout");
+        check("/exchanges/amq.fanout/", "exchange amq.fanout key ");
+        check("/exchanges/a%2Fb/%C3%A4", "exchange a/b key ä");
+        check("/exchanges//key", "exchange  key key");
+        check("/exchanges/a/b/c", "invalid");
+        check("/exchanges/a/%4", "invalid");
+        let name = "a/b ä~%";
+        for key in [None, Some(""), Some("x.#"), Some("a/ü")] {
+            let address = exchange_address(name, key);
+            let expect = Address::Exchange { exchange: name.into(), key: key.map(Cow::Borrowed) };
+            assert_eq!(Address::parse(&address), expect, "{address}");
+        }
+        assert_eq!(exchange_address("", Some("a b")), "/queues/a%20b");
     }
 
     #[test]

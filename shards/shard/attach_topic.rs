@@ -79,7 +79,7 @@ impl Shard {
                 let is_topic = wants_topic(capabilities) || !is_queue && self.is_topic(&name);
                 if is_topic { Node::Topic(name.into()) } else { Node::Queue(name.into()) }
             }
-            Address::Unsupported => return Err(Refused::unsupported_address()),
+            Address::Exchange { .. } | Address::Unsupported => return Err(Refused::unsupported_address()),
             Address::Invalid => return Err(Refused::invalid_address()),
         })
     }

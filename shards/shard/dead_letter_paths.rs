@@ -31,7 +31,7 @@ impl Stop {
             Address::Name(name) if rules.is_topic(&name) => Stop::Topic(name.into()),
             Address::Topic(name) => Stop::Topic(name.into()),
             Address::Name(name) | Address::Queue(name) => Stop::Queue(name.into()),
-            Address::Unsupported | Address::Invalid => Stop::Queue(address.into()),
+            Address::Exchange { .. } | Address::Unsupported | Address::Invalid => Stop::Queue(address.into()),
         }
     }
 

@@ -32,7 +32,7 @@ impl Shard {
             Address::Name(_) | Address::Topic(_) => {
                 (0..self.shards).all(|shard| shard == self.index || self.peers.may_forward(shard))
             }
-            Address::Unsupported | Address::Invalid => true,
+            Address::Exchange { .. } | Address::Unsupported | Address::Invalid => true,
         }
     }
 
@@ -56,7 +56,7 @@ impl Shard {
             Address::Name(topic) | Address::Topic(topic) => {
                 self.route_to_topic(now, &topic, died_in, message)
             }
-            Address::Unsupported | Address::Invalid => {
+            Address::Exchange { .. } | Address::Unsupported | Address::Invalid => {
                 self.dissolve(message);
                 PublishOutcome::NoAddress
             }

@@ -369,7 +369,7 @@ impl Property {
                 !has_wildcards(&name) && !is_ours(&name) && *name != *management::ADDRESS
             }
             Address::Topic(name) => is_topic_name(&name) && !is_ours(&name),
-            Address::Unsupported => false,
+            Address::Exchange { .. } | Address::Unsupported => false,
             Address::Invalid => address.is_empty(),
         };
         if is_allowed { Ok(address) } else { Err(self.not_allowed(text)) }

@@ -251,7 +251,7 @@ impl Shard {
             Some(Address::Name(name)) if self.is_topic(&name) => return self.topic_of(&name),
             Some(Address::Topic(name)) => return self.topic_of(&name),
             Some(Address::Queue(name) | Address::Name(name)) => name,
-            Some(Address::Unsupported | Address::Invalid) => {
+            Some(Address::Exchange { .. } | Address::Unsupported | Address::Invalid) => {
                 return Destination::Nowhere(PublishOutcome::NoQueue);
             }
             None => return Destination::Nowhere(PublishOutcome::NoAddress),

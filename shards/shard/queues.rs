@@ -21,6 +21,7 @@ use hashbrown::HashMap;
 
 use crate::Shard;
 use crate::address::has_wildcards;
+use crate::amqp091::Declared;
 use crate::attach_topic::SUBSCRIPTIONS;
 use crate::connection::QueueAt;
 use crate::contradictions::contradictions_of;
@@ -45,6 +46,8 @@ pub(crate) struct QueueNode {
     pub(crate) kind: QueueKind,
     /// What was said of this queue alone while the broker runs; stands above every rule. Of most queues nothing was.
     overrides: Option<Box<DestinationRule>>,
+    /// How it was declared on a channel, if it was.
+    pub(crate) declared: Option<Box<Declared>>,
     /// What rules and overrides come to, but for what it keeps while it is used.
     pub(crate) destination: Destination,
     /// It keeps something: see `kept`.
@@ -316,6 +319,7 @@ impl Shard {
             name: name.into(),
             kind,
             overrides: None,
+            declared: None,
             destination,
             waiting_rules: false,
             consumers: 0,

@@ -31,6 +31,7 @@
 //! binary or left out, decimals and uuids are translated, and an address of a queue in `reply-to` becomes the queue's name. The headers
 //! `x-amqp-1.0-…` that RabbitMQ's plugin once wrote mean nothing here.
 
+mod arguments;
 mod headers;
 mod published;
 mod stored;
@@ -44,6 +45,7 @@ mod tests;
 use corelane_wire::amqp10::{Map, Value};
 use corelane_wire::amqp091::{PropertyFields, ShortStr};
 
+pub(crate) use self::arguments::Declared;
 pub(crate) use self::published::{Head, Published, Refusal};
 use self::stored::Original;
 pub(crate) use self::translate::{Addition, Translator};

@@ -14,7 +14,7 @@ use corelane_wire::amqp091::{
 
 use super::headers::annotation_of;
 use super::stored::{Original, split_blind};
-use super::values::{Translated, milliseconds, text};
+use super::values::{Translated, milliseconds, text, type_name};
 use super::{AMQP10_TYPE, BCC, CC, CC_HEADER, EXCHANGE, ROUTING_KEY, TYPE, uuid};
 
 /// `delivery-mode` of a message that outlives the broker.
@@ -64,25 +64,7 @@ impl fmt::Display for Refusal<'_> {
                 }
             }
             Refusal::RoutingHeader { name, value } => {
-                let kind = match value {
-                    FieldValue::Void => "void",
-                    FieldValue::Boolean(_) => "bool",
-                    FieldValue::Int8(_) => "byte",
-                    FieldValue::Uint8(_) => "unsignedbyte",
-                    FieldValue::Int16(_) => "short",
-                    FieldValue::Uint16(_) => "unsignedshort",
-                    FieldValue::Int32(_) => "signedint",
-                    FieldValue::Uint32(_) => "unsignedint",
-                    FieldValue::Int64(_) => "long",
-                    FieldValue::Float(_) => "float",
-                    FieldValue::Double(_) => "double",
-                    FieldValue::Decimal { .. } => "decimal",
-                    FieldValue::Timestamp(_) => "timestamp",
-                    FieldValue::LongString(_) => "longstr",
-                    FieldValue::Bytes(_) => "binary",
-                    FieldValue::Array(_) => "array",
-                    FieldValue::Table(_) => "table",
-                };
+                let kind = type_name(value);
                 write!(f, "invalid message: {{unacceptable_type_in_header,{name:?},{kind}}}")
             }
         }

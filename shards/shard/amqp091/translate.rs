@@ -235,6 +235,8 @@ fn id_text<'a>(id: &Value<'a>) -> Option<Cow<'a, str>> {
 fn reply_to(address: &str) -> Cow<'_, str> {
     match Address::parse(address) {
         Address::Queue(name) | Address::Name(name) => name,
-        Address::Topic(_) | Address::Unsupported | Address::Invalid => Cow::Borrowed(address),
+        Address::Topic(_) | Address::Exchange { .. } | Address::Unsupported | Address::Invalid => {
+            Cow::Borrowed(address)
+        }
     }
 }

@@ -53,6 +53,29 @@ impl Encode for Translated<'_> {
     }
 }
 
+/// What RabbitMQ calls a value's type.
+pub(super) fn type_name(value: &FieldValue<'_>) -> &'static str {
+    match value {
+        FieldValue::Void => "void",
+        FieldValue::Boolean(_) => "bool",
+        FieldValue::Int8(_) => "byte",
+        FieldValue::Uint8(_) => "unsignedbyte",
+        FieldValue::Int16(_) => "short",
+        FieldValue::Uint16(_) => "unsignedshort",
+        FieldValue::Int32(_) => "signedint",
+        FieldValue::Uint32(_) => "unsignedint",
+        FieldValue::Int64(_) => "long",
+        FieldValue::Float(_) => "float",
+        FieldValue::Double(_) => "double",
+        FieldValue::Decimal { .. } => "decimal",
+        FieldValue::Timestamp(_) => "timestamp",
+        FieldValue::LongString(_) => "longstr",
+        FieldValue::Bytes(_) => "binary",
+        FieldValue::Array(_) => "array",
+        FieldValue::Table(_) => "table",
+    }
+}
+
 /// Text, as far as it is.
 pub(super) fn text(bytes: &[u8]) -> Value<'_> {
     std::str::from_utf8(bytes).map_or(Value::Binary(bytes), Value::String)

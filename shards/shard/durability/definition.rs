@@ -9,11 +9,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use corelane_engine::{Place, QueueId};
 use corelane_journal as journal;
-use corelane_wire::amqp10::{Encode, ListWriter, Value};
+use corelane_wire::amqp10::{Encode, ListWriter, Map, Value};
 
 use super::leaving::Closing;
 use super::{Kept, Said};
 use crate::Shard;
+use crate::amqp091::Declared;
 use crate::destinations::DestinationRule;
 use crate::management::{Data, decode_overrides, overrides};
 use crate::queues::{QueueKind, QueueNode};
@@ -25,18 +26,19 @@ const SUBSCRIPTION: u8 = 2;
 /// One that is deleted and has dead letters.
 const CLOSED: u8 = 3;
 
+/// How a queue was declared on a channel, among its properties.
+const DECLARED: &str = "declared";
+
 /// A queue that was there.
 pub(super) enum Defined {
     Queue {
         kind: QueueKind,
         overrides: Box<DestinationRule>,
+        declared: Option<Box<Declared>>,
         terms: Option<Terms>,
     },
     /// It was deleted; where its dead letters go, and the places of these.
-    Closed {
-        to: Arc<str>,
-        letters: BTreeSet<Place>,
-    },
+    Closed { to: Arc<str>, letters: BTreeSet<Place> },
 }
 
 impl Shard {
@@ -75,7 +77,7 @@ pub(super) fn record_of(node: &QueueNode, kept: &Kept) -> journal::Queue {
         since: kept.since,
         kind: if subscription.is_some() { SUBSCRIPTION } else { QUEUE },
         name: node.name.as_ref().into(),
-        properties: encode_overrides(node),
+        properties: encode_properties(node),
         subscription: subscription.unwrap_or_default(),
     }
 }
@@ -102,13 +104,14 @@ pub(super) fn record_of_closed(closing: &Closing) -> journal::Queue {
 pub(super) fn read(queue: &journal::Queue) -> Result<Defined, String> {
     match queue.kind {
         QUEUE => {
-            let overrides = Box::new(decode_overrides(&queue.properties)?);
-            Ok(Defined::Queue { kind: QueueKind::Queue, overrides, terms: None })
+            let overrides = Box::new(decode_overrides(&queue.properties, &[DECLARED])?);
+            let declared = decode_declared(&queue.properties)?;
+            Ok(Defined::Queue { kind: QueueKind::Queue, overrides, declared, terms: None })
         }
         SUBSCRIPTION => {
-            let overrides = Box::new(decode_overrides(&queue.properties)?);
+            let overrides = Box::new(decode_overrides(&queue.properties, &[])?);
             let terms = Some(decode_terms(&queue.subscription)?);
-            Ok(Defined::Queue { kind: QueueKind::Subscription, overrides, terms })
+            Ok(Defined::Queue { kind: QueueKind::Subscription, overrides, declared: None, terms })
         }
         CLOSED => {
             let Ok(Value::List(list)) = Value::decode(&queue.properties) else {
@@ -125,14 +128,27 @@ pub(super) fn read(queue: &journal::Queue) -> Result<Defined, String> {
     }
 }
 
-fn encode_overrides(node: &QueueNode) -> Bytes {
-    let pairs = overrides(node);
+fn encode_properties(node: &QueueNode) -> Bytes {
+    let mut pairs = overrides(node);
+    if let Some(declared) = &node.declared {
+        pairs.push((DECLARED.into(), Data::encoded(&Value::Binary(&declared.saved()))));
+    }
     if pairs.is_empty() {
         return Bytes::new();
     }
     let mut bytes = Vec::new();
     Data::Map(pairs).encode(&mut bytes);
     bytes.into()
+}
+
+fn decode_declared(properties: &[u8]) -> Result<Option<Box<Declared>>, String> {
+    let map = if properties.is_empty() { Ok(Map::default()) } else { Map::decode(properties) };
+    let found = map.and_then(|map| map.find(DECLARED)).map_err(|error| error.to_string())?;
+    let Some(saved) = found else { return Ok(None) };
+    let declared = if let Value::Binary(saved) = saved { Declared::restored(saved) } else { None };
+    declared
+        .map(|declared| Some(Box::new(declared)))
+        .ok_or_else(|| "how it was declared makes no sense".to_owned())
 }
 
 fn encode_terms(terms: &Terms) -> Bytes {

@@ -290,7 +290,7 @@ impl QueueNode {
     /// Whether durable messages in it are kept.
     pub(crate) fn is_durable(&self) -> bool {
         match self.kind {
-            QueueKind::Queue => true,
+            QueueKind::Queue => self.declared.as_ref().is_none_or(|declared| declared.durable),
             QueueKind::Dynamic => false,
             QueueKind::Subscription => {
                 self.subscription.as_ref().is_some_and(|subscription| subscription.terms.durable)

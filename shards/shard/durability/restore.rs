@@ -293,8 +293,8 @@ impl Shard {
     ) -> Result<QueueId, String> {
         let kept =
             Kept { uid: queue.uid, since: queue.since, version: queue.version, definition: Some(position) };
-        let (kind, overrides, terms) = match definition::read(queue)? {
-            Defined::Queue { kind, overrides, terms } => (kind, *overrides, terms),
+        let (kind, overrides, declared, terms) = match definition::read(queue)? {
+            Defined::Queue { kind, overrides, declared, terms } => (kind, *overrides, declared, terms),
             Defined::Closed { to, letters } => {
                 let properties = QueueProperties { dead_letter: true, ..QueueProperties::default() };
                 let id = self.engine.declare_queue(properties);
@@ -316,6 +316,7 @@ impl Shard {
             .map_err(|_| "there are as many queues as there may be".to_owned())?;
         if let Some(node) = self.queues.get_mut(id) {
             node.kept = Some(Box::new(kept));
+            node.declared = declared;
         }
         if let Some(durability) = &mut self.durability {
             durability.by_uid.insert(queue.uid, id);

@@ -189,7 +189,7 @@ impl Shard {
             && match Address::parse(to) {
                 Address::Name(name) | Address::Queue(name) => has_wildcards(&name),
                 Address::Topic(name) => !is_topic_name(&name),
-                Address::Unsupported | Address::Invalid => true,
+                Address::Exchange { .. } | Address::Unsupported | Address::Invalid => true,
             };
         if to == ADDRESS || is_lost {
             return Err(LOST_REPLY);

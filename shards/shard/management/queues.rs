@@ -294,8 +294,8 @@ impl Shard {
     }
 }
 
-/// What was said of a queue alone, from the map that it was encoded as.
-pub(crate) fn decode_overrides(bytes: &[u8]) -> Result<DestinationRule, String> {
+/// What was said of a queue alone, from the map that it was encoded as, with others that are no properties.
+pub(crate) fn decode_overrides(bytes: &[u8], others: &[&str]) -> Result<DestinationRule, String> {
     if bytes.is_empty() {
         return Ok(DestinationRule::default());
     }
@@ -303,7 +303,10 @@ pub(crate) fn decode_overrides(bytes: &[u8]) -> Result<DestinationRule, String> 
     let mut properties = Vec::new();
     for pair in map {
         let (name, value) = pair.map_err(|error| error.to_string())?;
-        properties.push((name.as_str().unwrap_or_default().into(), Data::encoded(&value)));
+        let name = name.as_str().unwrap_or_default();
+        if !others.contains(&name) {
+            properties.push((name.into(), Data::encoded(&value)));
+        }
     }
     with_properties(None, &properties).map_err(|fault| fault.why)
 }

@@ -390,7 +390,7 @@ fn unknown_operation(operation: &str, on: &str) -> Fault {
 fn queue_name(text: &str) -> Result<Box<str>, Fault> {
     match Address::parse(text) {
         Address::Queue(name) | Address::Name(name) => Ok(name.into()),
-        Address::Topic(_) | Address::Unsupported | Address::Invalid => {
+        Address::Topic(_) | Address::Exchange { .. } | Address::Unsupported | Address::Invalid => {
             Err(Fault::bad(format!("{text:?} is not the name of a queue")))
         }
     }
