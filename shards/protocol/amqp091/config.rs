@@ -62,7 +62,7 @@ impl Default for Config {
             links_max: 16_384,
             max_message_size: 128 << 20,
             unsettled_max: 1 << 20,
-            unconfirmed_max: 1 << 20,
+            unconfirmed_max: 1 << 16,
             assembly_size_max: 256 << 20,
             parked_size_max: 1 << 20,
         }

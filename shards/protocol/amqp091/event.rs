@@ -29,11 +29,11 @@ pub enum Event<'a> {
     /// what the peer sends on this channel waits inside.
     Request { session: SessionId, request: Request<'a> },
     /// Server: answer by [`accept_consume`](super::Connection::accept_consume) or [`fail`](super::Connection::fail), now or
-    /// later, as for `Request`. The consumer's prefetch limit holds already.
+    /// later, as for `Request`; an empty queue name means the same. The consumer's prefetch limit holds already.
     Consume { link: LinkId, session: SessionId, consume: basic::Consume<'a> },
     /// Server: answer by [`send`](super::Connection::send) on the link, [`get_empty`](super::Connection::get_empty) or
-    /// [`fail`](super::Connection::fail), now or later, as for `Request`. The link is the same for the same queue while it
-    /// lasts.
+    /// [`fail`](super::Connection::fail), now or later, as for `Request`; an empty queue name means the same. The link is the
+    /// same for the same queue while it lasts.
     Get { link: LinkId, session: SessionId, queue: ShortStr<'a>, no_ack: bool },
     /// Server: the consumer gets nothing more (and the peer has our cancel-ok). `Detached` follows when all it got is
     /// acknowledged.

@@ -12,6 +12,7 @@ use super::fault::{self, Fault};
 use super::link::LinkEnd;
 use crate::delivery::Disposed;
 use crate::ids::{LinkId, SessionId, Token};
+use crate::unsettled::Position;
 
 /// A sent delivery that is unsettled.
 #[derive(Clone, Copy, Debug)]
@@ -58,41 +59,37 @@ impl Connection {
             if found.mark != mark {
                 continue;
             }
-            if let Some(channel) = self.channel_mut(number) {
-                channel.sent.remove_at(position);
-                channel.sent_within -= usize::from(mark != Mark::Unsettled);
-            }
-            self.release_credit(number, found.link);
+            self.remove_sent(number, position, found);
             let (link, token) = (LinkId(found.link), found.token);
             return Some(Disposed { link, token, delivery_id, settled: true });
         }
     }
 
-    /// A delivery of the link is settled: it, or all consumers of its channel, may have more.
+    /// A delivery is settled: its link, or all consumers of its channel, may have more.
     #[inline]
-    fn release_credit(&mut self, number: u16, slot: u32) {
+    fn remove_sent(&mut self, number: u16, position: Position, sent: Sent) {
         let unsettled_max = self.config.unsettled_max;
         let Some(channel) = self.channels.get_mut(usize::from(number)).and_then(Option::as_deref_mut) else {
             return;
         };
-        let link = &mut self.links[slot as usize];
-        let before = link.unsettled;
-        link.unsettled -= 1;
-        // It was full before this entry was removed.
-        let mut all_wake = channel.sent.count() + 1 == unsettled_max;
+        let had_room = channel.has_room(unsettled_max);
+        channel.sent.remove_at(position);
+        channel.sent_within -= usize::from(sent.mark != Mark::Unsettled);
+        let mut all_wake = !had_room && channel.has_room(unsettled_max);
         let mut one_wakes = false;
+        let link = &mut self.links[sent.link as usize];
         if let LinkEnd::Consumer(consumer) = &link.end {
-            let all_before = channel.consumers_unsettled;
+            all_wake |= channel.consumers_unsettled == usize::from(channel.prefetch_all);
+            one_wakes = link.unsettled == usize::from(consumer.prefetch);
             channel.consumers_unsettled -= 1;
-            all_wake |= all_before == usize::from(channel.prefetch_all);
-            one_wakes = before == usize::from(consumer.prefetch);
         }
+        link.unsettled -= 1;
         if all_wake {
             self.queue.push_back(Queued::SessionFlow { session: number });
         } else if one_wakes {
-            self.queue.push_back(Queued::LinkFlow { link: slot });
+            self.queue.push_back(Queued::LinkFlow { link: sent.link });
         }
-        self.retire_if_done(slot as usize);
+        self.retire_if_done(sent.link as usize);
     }
 
     /// The peer's ack, nack or reject.

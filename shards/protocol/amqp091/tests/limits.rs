@@ -168,8 +168,10 @@ fn a_delivery_too_far_ahead_of_the_oldest_waits() {
         script.connection.channel_mut(1).unwrap().delivery_tag_next = tag;
         assert_eq!(script.connection.can_send(LinkId(1)), expect);
     }
+    script.log.clear();
     script.run("ack 1");
     assert_eq!(script.connection.can_send(LinkId(1)), SendReadiness::Ready);
+    assert_eq!(script.log, ["* accepted", "* outcome l=1 0", "* session-flow 1"]);
 }
 
 #[test]
