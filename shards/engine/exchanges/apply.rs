@@ -122,6 +122,7 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
         let router = Router::new(traits.kind, self.seed);
         let (from, to) = (Vec::new(), Vec::new());
         let exchange = Exchange { declaration, traits, hash, router, from, to, is_doomed: false, round: 0 };
+        self.size += exchange.size();
         let index = self.exchanges.insert(exchange);
         let exchanges = &self.exchanges;
         self.exchange_table.insert_unique(hash, index, |index| exchanges[*index].hash);
@@ -209,7 +210,9 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
     fn insert_queue(&mut self, queue: Q, name: &Arc<str>, is_durable: bool) -> u32 {
         let hash = self.hasher.hash_one(queue);
         let name = name.clone();
-        let index = self.queues.insert(Queue { queue, name, is_durable, hash, to: Vec::new(), round: 0 });
+        let queue = Queue { queue, name, is_durable, hash, to: Vec::new(), round: 0 };
+        self.size += queue.size();
+        let index = self.queues.insert(queue);
         let queues = &self.queues;
         self.queue_table.insert_unique(hash, index, |index| queues[*index].hash);
         index
@@ -237,6 +240,7 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
         let to_at = self.to(destination).len() as u32;
         let (key, arguments) = (key.clone(), arguments.clone());
         let bound = Bound { source, destination, key, arguments, hash, from_at, to_at, router_at: 0 };
+        self.size += bound.size();
         let index = self.bindings.insert(bound);
         let bindings = &self.bindings;
         self.binding_table.insert_unique(hash, index, |index| bindings[*index].hash);
@@ -255,6 +259,7 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
         self.work += 1;
         applied.bindings.extend(self.binding_at(index as usize));
         let bound = self.bindings.remove(index);
+        self.size -= bound.size();
         let bindings = &self.bindings;
         take_out(&mut self.binding_table, bound.hash, index, |index| bindings[*index].hash);
         let source = &mut self.exchanges[bound.source];
@@ -271,9 +276,10 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
         if let Destination::Queue(queue) = bound.destination
             && self.queues[queue].to.is_empty()
         {
-            let Queue { hash, .. } = self.queues.remove(queue);
+            let removed = self.queues.remove(queue);
+            self.size -= removed.size();
             let queues = &self.queues;
-            take_out(&mut self.queue_table, hash, queue, |queue| queues[*queue].hash);
+            take_out(&mut self.queue_table, removed.hash, queue, |queue| queues[*queue].hash);
         }
     }
 
@@ -303,6 +309,7 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
                 self.unlink(*binding, applied);
             }
             let exchange = self.exchanges.remove(index);
+            self.size -= exchange.size();
             let exchanges = &self.exchanges;
             take_out(&mut self.exchange_table, exchange.hash, index, |index| exchanges[*index].hash);
             applied.exchanges.push(exchange.declaration);

@@ -120,6 +120,14 @@ impl Arguments {
         &self.values
     }
 
+    /// About how much memory they take, what finds them included.
+    pub(super) fn size(&self) -> usize {
+        const VALUE_SIZE: usize = 320;
+        let sizes =
+            self.values.iter().map(|(name, value)| VALUE_SIZE + 2 * (name.len() + value.identity().2.len()));
+        self.encoded.len() + sizes.sum::<usize>()
+    }
+
     pub fn find(&self, name: &str) -> Option<&OwnedValue> {
         let at = self.values.partition_point(|(known, _)| **known < *name);
         self.values.get(at).filter(|(known, _)| **known == *name).map(|(_, value)| value)

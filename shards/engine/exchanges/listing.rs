@@ -16,6 +16,11 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
         self.bindings.count()
     }
 
+    /// Bytes that all of it takes, about. It is peers who choose names, keys and arguments, so this is to be bounded.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Above the indices of all exchanges.
     pub fn exchange_index_end(&self) -> usize {
         self.exchanges.index_end() as usize

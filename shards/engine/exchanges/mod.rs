@@ -52,6 +52,8 @@ pub struct Exchanges<Q> {
     queue_table: HashTable<u32>,
     bindings: Slots<Bound>,
     binding_table: HashTable<u32>,
+    /// The sizes of all exchanges, queues and bindings.
+    size: usize,
     /// Exchanges that are to be deleted by the change in hand.
     doomed: Vec<u32>,
     /// Exchanges that the message in hand has come to and that have yet to route it, and where the one in hand routes it; kept for
@@ -105,6 +107,12 @@ enum Destination {
     Exchange(u32),
 }
 
+/// What an exchange, a queue or a binding takes besides its names, keys and arguments, about.
+const PART_SIZE: usize = 400;
+
+/// What a word of a pattern takes besides its bytes.
+const WORD_SIZE: usize = 250;
+
 /// Exchanges that each virtual host has from the start.
 const PREDECLARED: [(&str, &str); 5] = [
     ("amq.direct", "direct"),
@@ -116,6 +124,26 @@ const PREDECLARED: [(&str, &str); 5] = [
 
 /// Names that begin with it are ours.
 const RESERVED_PREFIX: &str = "amq.";
+
+impl Exchange {
+    fn size(&self) -> usize {
+        PART_SIZE + self.declaration.name.len() + self.declaration.arguments.size()
+    }
+}
+
+impl<Q> Queue<Q> {
+    fn size(&self) -> usize {
+        PART_SIZE + self.name.len()
+    }
+}
+
+impl Bound {
+    fn size(&self) -> usize {
+        // In a tree of patterns each word has a node.
+        let words = 1 + self.key.iter().filter(|byte| **byte == b'.').count();
+        PART_SIZE + WORD_SIZE * words + 2 * self.key.len() + self.arguments.size()
+    }
+}
 
 impl<Q: Copy + Eq + Hash> Exchanges<Q> {
     /// Without a virtual host. `seed` decides where names lie, so that a peer who chooses them cannot choose collisions.
@@ -130,6 +158,7 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
             queue_table: HashTable::new(),
             bindings: Slots::new(),
             binding_table: HashTable::new(),
+            size: 0,
             doomed: Vec::new(),
             pending: Vec::new(),
             reached: Vec::new(),

@@ -57,6 +57,9 @@ impl<Q: Copy + Eq + Hash> Exchanges<Q> {
             assert_eq!(to.remove(&Destination::Queue(index)), Some(queue.to.len()));
         }
         assert!(from.is_empty() && to.is_empty() && self.doomed.is_empty());
+        let sizes = self.exchanges.iter().map(|(_, exchange)| exchange.size());
+        let sizes = sizes.chain(self.queues.iter().map(|(_, queue)| queue.size()));
+        assert_eq!(self.size, sizes.chain(self.bindings.iter().map(|(_, bound)| bound.size())).sum());
         assert_eq!(self.exchange_table.len(), self.exchanges.count());
         assert_eq!(self.queue_table.len(), self.queues.count());
         assert_eq!(self.binding_table.len(), self.bindings.count());
