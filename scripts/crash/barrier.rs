@@ -2,7 +2,8 @@
 //!
 //! Nobody answers a consumer. But what it sends to the same node after it has settled is handled after that, and the broker answers for
 //! what was sent when it is synced. What is settled may be written a batch later than what is stored in the same moment; so two messages
-//! are sent one after the other, and the answer to the second one counts.
+//! are sent one after the other, and the answer to the second one counts. Of a message that has been settled since, how often it had
+//! failed is not written any more.
 
 use crate::ledger::Number;
 

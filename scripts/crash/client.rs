@@ -197,6 +197,12 @@ impl Client {
         self.connection.settle(link, delivery, state);
     }
 
+    /// What was settled is written before what is sent next.
+    pub fn end_settlements(&mut self) {
+        let now = self.now();
+        self.connection.finish_turn(now);
+    }
+
     pub fn settle_in(&mut self, link: LinkId, delivery: u32, transaction: &TransactionId) {
         let outcome = Some(Outcome::Accepted);
         self.connection.settle(link, delivery, &DeliveryState::Transactional { transaction, outcome });

@@ -252,6 +252,8 @@ impl Ledger {
         let Some(sent) = self.messages.get_mut(&number) else { return };
         let copy = sent.copy_mut(node);
         match failed {
+            // How it came back is written as long as it is there. It may have been settled since, and that not be synced.
+            Some(_) if copy.settled != Settled::No => return,
             Some(failed) => copy.failed_for_good = copy.failed_for_good.max(failed),
             None if copy.settled == Settled::Gone => copy.settled = Settled::ForGood,
             None => return,

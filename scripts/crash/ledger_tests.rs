@@ -124,6 +124,27 @@ fn deliveries_that_failed_are_counted_and_kill() {
 }
 
 #[test]
+fn of_what_was_settled_since_nobody_knows_how_often_it_has_failed() {
+    // By the failure itself, that was one too many, and after it.
+    let mut ledger = ledger();
+    let number = confirmed(&mut ledger, 0);
+    deliver(&mut ledger, number, 0);
+    ledger.give_back(number, 0, Some(0));
+    ledger.outlives(number, 0, Some(1));
+    ledger.deliver(Seen { number, failed: 1, is_first: false }, 0).unwrap();
+    ledger.give_back(number, 0, Some(1));
+    ledger.outlives(number, 0, Some(2));
+    let other = confirmed(&mut ledger, 2);
+    deliver(&mut ledger, other, 2);
+    ledger.give_back(other, 2, Some(0));
+    ledger.deliver(Seen { number: other, failed: 1, is_first: false }, 2).unwrap();
+    ledger.settle(other, 2, false);
+    ledger.outlives(other, 2, Some(1));
+    check(&mut ledger, &[&[(number, 1)], &[], &[(other, 0)]], &[]);
+    check(&mut ledger, &[&[(number, 0)], &[], &[(other, 0)]], &["counts"]);
+}
+
+#[test]
 fn a_transaction_is_all_or_nothing() {
     for answered in [false, true] {
         let mut ledger = ledger();

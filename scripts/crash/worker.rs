@@ -374,6 +374,7 @@ impl Worker<'_> {
             return Ok(());
         }
         let to = Some(node).filter(|node| !nodes[*node].is_subscription);
+        self.client.end_settlements();
         if let Some(number) = self.send(to, true, None)? {
             self.receivers[index].barrier.asked(number);
         }
