@@ -81,6 +81,14 @@ impl<M: Message> Engine<M> {
         Ok(())
     }
 
+    /// An entry that nobody has had here may have been had before.
+    pub fn count_acquired(&mut self, queue: QueueId, place: Place) {
+        let entry = self.resolve_queue(queue).and_then(|queue| self.find(queue, place));
+        if let Some(entry) = entry {
+            self.store.entry_mut(entry).count_acquisition();
+        }
+    }
+
     /// New entries of a queue get this sequence or higher ones.
     pub fn begin_at(&mut self, queue: QueueId, sequence: u64) {
         if let Some(index) = self.resolve_queue(queue) {

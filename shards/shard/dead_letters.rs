@@ -68,10 +68,6 @@ impl DeadLetters {
         self.line.get_mut(index)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.line.len()
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &DeadLetter<Message>> {
         self.line.iter()
     }
@@ -310,6 +306,7 @@ impl Shard {
             self.forget_transient(&message);
             // Its story is its own, whoever shares its bytes.
             let mut message = self.alone(message);
+            message.may_be_known = self.was_found_dead(source);
             let Some((name, to)) = self.queues.last_will(queue) else {
                 self.counters.dead_letters_orphaned += 1;
                 self.say_letter_gone(source);

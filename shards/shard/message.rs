@@ -68,6 +68,8 @@ pub struct Content {
     pub(crate) is_annotated: bool,
     /// It was read from the journal, and may leave memory again.
     pub(crate) was_read: bool,
+    /// It may have been delivered already from where it goes, before the broker was started.
+    pub(crate) may_be_known: bool,
     /// Where what was written of it lies.
     pub(crate) position: Option<Position>,
     /// Where it was before it came from another shard.
@@ -379,6 +381,7 @@ impl Content {
             is_kept: false,
             is_annotated: false,
             was_read: false,
+            may_be_known: false,
             position: None,
             origin: None,
             deaths: None,
@@ -407,6 +410,7 @@ impl Content {
         self.is_kept = false;
         self.is_annotated = false;
         self.was_read = false;
+        self.may_be_known = false;
         self.position = None;
         debug_assert!(self.origin.is_none() && self.deaths.is_none(), "a shell is empty");
         self.body = Body::Own(bytes);

@@ -305,7 +305,6 @@ impl Shard {
         let Some(part) = self.participations.by_key.remove(&key) else { return };
         self.begin_group();
         self.say_part_done(&part, true);
-        let dead = self.dead_letters.len();
         for retired in part.retired {
             let Retired { queue, place, outcome, annotations, stamp, .. } = retired;
             // Of a subscription that has ended there is nothing to be counted any more.
@@ -332,7 +331,7 @@ impl Shard {
             }
             self.engine.commit_retired(now, queue, place, outcome);
         }
-        self.say_deaths(dead);
+        self.say_what_left();
         for Posted { queue, place, .. } in part.posted {
             let keeping = self.keeping_unwritten(queue, place);
             if keeping != Keeping::Not {

@@ -317,6 +317,7 @@ impl Shard {
         let waits = keeping == Keeping::Not && self.waits_behind_unsynced(queue);
         let hides = waits || self.hiding.is_some() || keeping == Keeping::BeforeDelivery;
         let pending = hides || transaction.is_some();
+        let is_known = std::mem::take(&mut message.may_be_known);
         let publication =
             Publication { message, priority, expires_at, held_until, origin, pending, last_value };
         let place = match self.engine.enqueue(now, queue, publication) {
@@ -326,6 +327,9 @@ impl Shard {
                 return refusal.into();
             }
         };
+        if is_known {
+            self.engine.count_acquired(queue, place);
+        }
         self.statistics.note_in(queue, size);
         if let Some(key) = transaction {
             let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());

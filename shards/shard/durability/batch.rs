@@ -50,6 +50,8 @@ struct Sources<'a> {
     overflow: &'a Overflow,
     dead_letters: &'a DeadLetters,
     decided: &'a HashMap<TransactionName, Position>,
+    /// Of a group that has not ended.
+    is_open: bool,
 }
 
 impl Placing {
@@ -115,16 +117,23 @@ impl Shard {
         }
         let completed = journal.completed();
         let Some(mut batch) = journal.begin_batch() else { return false };
-        let mut sources =
-            Sources { engine, queues, participations, leaving, overflow, dead_letters, decided };
-        let mut open = false;
+        let mut sources = Sources {
+            engine,
+            queues,
+            participations,
+            leaving,
+            overflow,
+            dead_letters,
+            decided,
+            is_open: false,
+        };
         let mut last = None;
         let mut count = 0;
         while let Some(said) = line.pop_front() {
             count += 1;
             match &said {
-                Said::Begin => open = true,
-                Said::End => open = false,
+                Said::Begin => sources.is_open = true,
+                Said::End => sources.is_open = false,
                 Said::Removed(removal) => removals.push(*removal),
                 Said::Stopped { time } => last = Some(Stopped { time: *time }),
                 said => sources.encode(said, &mut batch, placing),
@@ -133,7 +142,7 @@ impl Shard {
                 taken.push(said);
             }
             let is_whole = begun.0 + count >= whole.0 || batch.bytes() >= BATCH_BYTES_MAX;
-            if !open && is_whole && batch.is_full_with(removals.len()) {
+            if !sources.is_open && is_whole && batch.is_full_with(removals.len()) {
                 break;
             }
         }
@@ -246,6 +255,9 @@ impl Sources<'_> {
             }
             Said::Died { source, ref returned } => {
                 let position = self.leaving.get(source).map(|departure| departure.position);
+                if position.is_none() && !self.is_open {
+                    return;
+                }
                 let segment = position.map_or(returned.segment, |position| position.segment);
                 batch.returned(&Returned { segment, ..(**returned).clone() });
                 placing.died.push((source, returned.death));

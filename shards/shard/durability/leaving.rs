@@ -10,7 +10,7 @@
 //! - a dead letter that is kept has a departure here as soon as it has a position, and until that is said to be gone;
 //! - a queue that is deleted is there for the journal, as one that is closed, until no dead letter of it is left: what consumers held is
 //!   never nowhere either;
-//! - what a transaction has let die is dead after a crash, too: that is said in the group that commits.
+//! - what has died and is synced is dead after a crash, too; of what a transaction lets die that is said in the group that commits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub(super) struct Departure {
     pub(super) position: Position,
     /// What is written of its death.
     pub(super) death: u8,
+    /// A start has found it, and nobody knows how far it had come before.
+    was_found: bool,
     pub(super) delivery_count: u32,
     pub(super) acquired_count: u32,
     /// Shards that have yet to answer.
@@ -107,6 +109,7 @@ impl Leaving {
             uid,
             position,
             death,
+            was_found: false,
             delivery_count: letter.delivery_count,
             acquired_count: letter.acquired_count,
             unanswered: 0,
@@ -138,6 +141,12 @@ impl Leaving {
         }
     }
 
+    fn note_found(&mut self, source: Source, was_found: bool) {
+        if let Some(departure) = self.departures.get_mut(&source) {
+            departure.was_found = was_found;
+        }
+    }
+
     fn of_queue(&self, queue: QueueId) -> impl Iterator<Item = Place> {
         self.departures.keys().filter(move |source| source.queue == queue).map(|source| source.place)
     }
@@ -154,40 +163,41 @@ impl Durability {
 }
 
 impl Shard {
-    /// Takes dead letters from the engine. `death`: what is written of theirs.
-    pub(super) fn take_in_letters(&mut self, death: u8) {
+    /// Takes dead letters from the engine, and says that they have died. `found`: that is written, as a start has found it; whether nobody
+    /// can have had them since.
+    pub(super) fn take_in_letters(&mut self, found: Option<bool>) {
         while let Some(letter) = self.engine.take_dead_letter() {
+            let source = Source { queue: letter.queue, place: letter.place };
             if let Some(position) = kept_position(&letter.message)
                 && let Some(uid) = self.queues.uid(letter.queue)
                 && let Some(durability) = &mut self.durability
             {
-                durability.leaving.insert(&letter, uid, position, death);
+                let death = death_of(letter.reason);
+                let is_written = found.is_some();
+                durability.leaving.insert(&letter, uid, position, if is_written { death } else { 0 });
+                durability.leaving.note_found(source, found == Some(false));
+                if !is_written {
+                    let returned = journal::Returned {
+                        uid,
+                        place: letter.place.0,
+                        segment: position.segment,
+                        delivery_count: letter.delivery_count,
+                        acquired_count: letter.acquired_count,
+                        held_until: 0,
+                        annotations: durability.overflow.annotations_in(source, letter.message.as_ref()),
+                        death,
+                    };
+                    durability.say(Said::Died { source, returned: Box::new(returned) });
+                }
             }
             self.dead_letters.push_back(letter);
         }
     }
 
-    /// Says of the dead letters from this index on that they have died.
-    pub(crate) fn say_deaths(&mut self, from: usize) {
-        self.say_what_left();
-        let Some(durability) = &mut self.durability else { return };
-        for letter in self.dead_letters.iter().skip(from) {
-            let source = Source { queue: letter.queue, place: letter.place };
-            // What has yet to be written says it itself.
-            if let Some(Departure { uid, position, .. }) = durability.leaving.get(source) {
-                let returned = journal::Returned {
-                    uid: *uid,
-                    place: letter.place.0,
-                    segment: position.segment,
-                    delivery_count: letter.delivery_count,
-                    acquired_count: letter.acquired_count,
-                    held_until: 0,
-                    annotations: durability.overflow.annotations_in(source, letter.message.as_ref()),
-                    death: death_of(letter.reason),
-                };
-                durability.say(Said::Died { source, returned: Box::new(returned) });
-            }
-        }
+    /// Whether a dead letter may have been where it goes, and been had there, before the broker was started.
+    pub(crate) fn was_found_dead(&self, source: Source) -> bool {
+        let departure = self.durability.as_ref().and_then(|durability| durability.leaving.get(source));
+        departure.is_some_and(|departure| departure.was_found)
     }
 
     /// What is forwarded and stored until [`Self::end_departure`] is the message that was there.

@@ -134,7 +134,7 @@ enum Said {
     Closed {
         queue: QueueId,
     },
-    /// A dead letter is one after a crash, too.
+    /// A dead letter is one after a crash, too. Said alone it need not be written of one that has gone on: that is said of it as well.
     Died {
         source: Source,
         returned: Box<corelane_journal::Returned>,
@@ -450,7 +450,7 @@ impl Shard {
         while let Some((queue, place)) = self.engine.take_returned() {
             self.note(Said::Returned { queue, place });
         }
-        self.take_in_letters(0);
+        self.take_in_letters(None);
         self.said_since(mark).is_some()
     }
 

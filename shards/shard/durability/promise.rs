@@ -190,8 +190,9 @@ impl Shard {
         self.said_since(mark).filter(|_| !self.has_failed())
     }
 
-    /// After a write has failed producers are refused what is not on the disk, and what waits for the disk to be shown is shown. Nobody
-    /// hears of anything else, as nobody knows whether it is so after the next start.
+    /// After a write has failed producers are refused what is not on the disk, and what waits for the disk to be shown here is shown. Nobody
+    /// hears of anything else, as nobody knows whether it is so after the next start. What has gone to another shard stays hidden there
+    /// until then: it may be here again, and would be had twice.
     fn break_promises(&mut self, now: u64) -> bool {
         let Some(durability) = &mut self.durability else { return false };
         let promises = std::mem::take(&mut durability.promises);
@@ -210,10 +211,11 @@ impl Shard {
                 Promise::Post { to, mail: Mail::Forwarded { count, bytes, lost, .. } } => {
                     self.post(to, Lane::Control, Mail::Forwarded { count, bytes, lost, kept: Vec::new() });
                 }
-                Promise::Revealed { .. } | Promise::Reveal { .. } | Promise::Stopped => {
+                Promise::Revealed { .. } | Promise::Stopped => {
                     self.keep_promise(now, promise);
                 }
                 Promise::Post { .. }
+                | Promise::Reveal { .. }
                 | Promise::Voted { .. }
                 | Promise::Decided { .. }
                 | Promise::Done { .. }

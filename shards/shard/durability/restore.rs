@@ -99,6 +99,8 @@ pub(super) struct Restoring {
     standing: BTreeMap<journal::Origin, usize>,
     /// By uid.
     waiting: HashMap<u64, Waiting>,
+    /// As in [`Recovered`].
+    certain_from: u32,
     /// By their index in `messages`: read, and not their turn yet.
     early: BTreeMap<usize, Loaded>,
     /// Memory of these.
@@ -221,7 +223,16 @@ impl Shard {
     /// [`Self::restore_record`] next, segment by segment, and then comes [`Self::end_restore`]; all before the first event.
     pub fn begin_restore(&mut self, now: u64, mut recovered: Recovered, decisions: &Decisions) {
         let Resolved { kept, given_back, said, mut summary } = resolve(&mut recovered, decisions);
-        let Recovered { queues, returned, transactions, uid_end, sequence_end, mut journal, .. } = recovered;
+        let Recovered {
+            queues,
+            returned,
+            transactions,
+            uid_end,
+            sequence_end,
+            certain_from,
+            mut journal,
+            ..
+        } = recovered;
         let lowest_uid =
             u64::from(journal.identity().layout) << UID_LAYOUT_SHIFT | (self.index as u64) << UID_SHARD_SHIFT;
         let boot = journal.boot();
@@ -275,6 +286,7 @@ impl Shard {
             given_back,
             standing: decisions.standing.clone(),
             waiting,
+            certain_from,
             early,
             early_bytes: 0,
             sequence_end,
@@ -470,12 +482,15 @@ impl Shard {
         index: usize,
         loaded: Loaded,
     ) {
-        let LiveMessage { place, delivery_count, acquired_count, .. } = restoring.messages[index];
+        let LiveMessage { uid, place, position, delivery_count, acquired_count, .. } =
+            restoring.messages[index];
         let Loaded { stored, outline, last_value, expires_at, held_until, annotations, mut death, .. } =
             loaded;
         if death == 0 && self.queues.closing(queue).is_some() {
             death = death_of(DeadLetterReason::Deleted);
         }
+        let died_at = restoring.return_of(uid, place).map_or(position, |last| last.position.max(position));
+        let is_certain = died_at.segment >= restoring.certain_from;
         // What has died has been seen.
         let stands_at = loaded.stands_at.filter(|_| death == 0);
         let (bytes, place) = (outline.size as u64, Place(place));
@@ -510,7 +525,7 @@ impl Shard {
                 if let Some(reason) = reason_of(death) {
                     self.say_what_left();
                     self.engine.kill(now, queue, place, reason);
-                    self.take_in_letters(death);
+                    self.take_in_letters(Some(is_certain));
                 }
             }
             Err(stored) => self.forget_stored(stored),

@@ -112,6 +112,55 @@ fn crash_in_transaction(is_remote: bool, is_wide: bool, seed: u64, batch_bytes_m
     crashes
 }
 
+/// Where its new queue is stands still.
+#[test]
+fn what_has_died_is_dead_after_a_crash_although_it_had_not_gone_on() {
+    let mut dying = Dying::new(true, 1, DiskSetup::default());
+    let source = dying.source.clone();
+    dying.stage.send(&source, &["rejected", "fails", "stays"]);
+    let receiver = dying.stage.receiver(&source);
+    let received = dying.stage.receive(receiver, 2);
+    dying.stage.world.disks[1].held = true;
+    dying.stage.settle(&received[0], &DeliveryState::Rejected { error: None });
+    let failed = Modified { delivery_failed: true, ..Modified::default() };
+    dying.stage.settle(&received[1], &DeliveryState::Modified(failed));
+    dying.stage.world.run();
+    dying.stage.crash();
+    assert_eq!(dying.found(), (owned(["stays"]), owned(["fails", "rejected"])));
+    assert_eq!(dying.stage.crash().messages(), 0);
+}
+
+/// What is written is that it has died; where it went, and was had, that is lost.
+#[test]
+fn a_dead_letter_that_was_had_says_so_when_it_comes_anew_after_a_crash() {
+    let mut again = 0;
+    for steps in 0.. {
+        let mut dying = Dying::new(false, 1, DiskSetup { batch_bytes_max: 1, ..DiskSetup::default() });
+        let (source, dead) = (dying.source.clone(), dying.dead.clone());
+        let (receiver, taker) = (dying.stage.receiver(&source), dying.stage.receiver(&dead));
+        dying.stage.hold_disks(true);
+        for n in 0..3 {
+            dying.stage.send_without_answer("other", &format!("on its way {n}"));
+        }
+        dying.stage.send_without_answer(&source, "dies");
+        let received = dying.stage.receive(receiver, 1);
+        dying.stage.settle(&received[0], &DeliveryState::Rejected { error: None });
+        dying.stage.receive(taker, 1);
+        dying.stage.hold_disks(false);
+        let is_over = (0..steps).any(|_| dying.stage.world.tick().is_none());
+        let was_had = !dying.stage.world.clients[dying.stage.client].bodies(taker).is_empty();
+        dying.stage.crash();
+        for letter in dying.stage.take(&dead) {
+            assert!(!was_had || !letter.first_acquirer, "after {steps} steps");
+            again += usize::from(was_had);
+        }
+        if is_over {
+            break;
+        }
+    }
+    assert!(again > 0);
+}
+
 #[test]
 fn what_a_transaction_lets_die_is_dead_whenever_the_broker_crashes() {
     for (is_remote, is_wide) in [(false, false), (false, true), (true, false), (true, true)] {
