@@ -101,7 +101,7 @@ pub struct Recovered {
     /// The broker stopped in order, and nothing is missing.
     pub clean: bool,
     /// Of what was said in older segments nobody knows who has had it since.
-    pub certain_from: u32,
+    certain_from: u32,
     pub end: End,
     /// Goes on from here, in a new segment.
     pub journal: Journal,

@@ -55,6 +55,17 @@ pub(crate) enum Timing {
     Standing { held_until: Option<u64>, expires_at: Option<u64> },
 }
 
+impl Timing {
+    fn of(self, now: u64, message: &mut Message) -> (Option<u64>, Option<u64>) {
+        match self {
+            Timing::Own => (message.schedule(now), message.expires_at(now)),
+            Timing::For(0) => (message.schedule(now), None),
+            Timing::For(after) => (message.schedule(now), Some(now.saturating_add(after))),
+            Timing::Standing { held_until, expires_at } => (held_until, expires_at),
+        }
+    }
+}
+
 /// A received message that its producer is to be told about.
 #[derive(Clone, Copy)]
 pub(crate) struct Delivery {
@@ -307,12 +318,7 @@ impl Shard {
         message.arrive(now, keeping != Keeping::Not);
         let size = message.bytes().len();
         let priority = message.priority();
-        let (held_until, expires_at) = match timing {
-            Timing::Own => (message.schedule(now), message.expires_at(now)),
-            Timing::For(0) => (message.schedule(now), None),
-            Timing::For(after) => (message.schedule(now), Some(now.saturating_add(after))),
-            Timing::Standing { held_until, expires_at } => (held_until, expires_at),
-        };
+        let (held_until, expires_at) = timing.of(now, &mut message);
         let replaces = last_value.is_some();
         let waits = keeping == Keeping::Not && self.waits_behind_unsynced(queue);
         let hides = waits || self.hiding.is_some() || keeping == Keeping::BeforeDelivery;

@@ -50,8 +50,6 @@ struct Sources<'a> {
     overflow: &'a Overflow,
     dead_letters: &'a DeadLetters,
     decided: &'a HashMap<TransactionName, Position>,
-    /// Of a group that has not ended.
-    is_open: bool,
 }
 
 impl Placing {
@@ -117,32 +115,25 @@ impl Shard {
         }
         let completed = journal.completed();
         let Some(mut batch) = journal.begin_batch() else { return false };
-        let mut sources = Sources {
-            engine,
-            queues,
-            participations,
-            leaving,
-            overflow,
-            dead_letters,
-            decided,
-            is_open: false,
-        };
+        let mut sources =
+            Sources { engine, queues, participations, leaving, overflow, dead_letters, decided };
+        let mut open = false;
         let mut last = None;
         let mut count = 0;
         while let Some(said) = line.pop_front() {
             count += 1;
             match &said {
-                Said::Begin => sources.is_open = true,
-                Said::End => sources.is_open = false,
+                Said::Begin => open = true,
+                Said::End => open = false,
                 Said::Removed(removal) => removals.push(*removal),
                 Said::Stopped { time } => last = Some(Stopped { time: *time }),
-                said => sources.encode(said, &mut batch, placing),
+                said => sources.encode(said, open, &mut batch, placing),
             }
             if is_short {
                 taken.push(said);
             }
             let is_whole = begun.0 + count >= whole.0 || batch.bytes() >= BATCH_BYTES_MAX;
-            if !sources.is_open && is_whole && batch.is_full_with(removals.len()) {
+            if !open && is_whole && batch.is_full_with(removals.len()) {
                 break;
             }
         }
@@ -225,7 +216,8 @@ impl Shard {
 }
 
 impl Sources<'_> {
-    fn encode(&mut self, said: &Said, batch: &mut Batch<'_>, placing: &mut Placing) {
+    /// `is_open`: more of its group is to come.
+    fn encode(&mut self, said: &Said, is_open: bool, batch: &mut Batch<'_>, placing: &mut Placing) {
         match *said {
             Said::Message { queue, place } => self.message((queue, place), None, None, batch, placing),
             Said::MessageAgain { queue, place } => self.message_again(queue, place, batch, placing),
@@ -255,7 +247,7 @@ impl Sources<'_> {
             }
             Said::Died { source, ref returned } => {
                 let position = self.leaving.get(source).map(|departure| departure.position);
-                if position.is_none() && !self.is_open {
+                if position.is_none() && !is_open {
                     return;
                 }
                 let segment = position.map_or(returned.segment, |position| position.segment);
@@ -461,7 +453,7 @@ impl Sources<'_> {
             if definition.is_none() && placing.queues.iter().all(|(placed, _)| *placed != queue) {
                 let is_closed = self.queues.closing(queue).is_some();
                 let said = if is_closed { Said::Closed { queue } } else { Said::Queue { queue } };
-                self.encode(&said, batch, placing);
+                self.encode(&said, false, batch, placing);
             }
             let mut details = details_of(message, None);
             details.get_or_insert_default().death = death_of(letter.reason);

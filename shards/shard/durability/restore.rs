@@ -99,8 +99,6 @@ pub(super) struct Restoring {
     standing: BTreeMap<journal::Origin, usize>,
     /// By uid.
     waiting: HashMap<u64, Waiting>,
-    /// As in [`Recovered`].
-    certain_from: u32,
     /// By their index in `messages`: read, and not their turn yet.
     early: BTreeMap<usize, Loaded>,
     /// Memory of these.
@@ -223,16 +221,7 @@ impl Shard {
     /// [`Self::restore_record`] next, segment by segment, and then comes [`Self::end_restore`]; all before the first event.
     pub fn begin_restore(&mut self, now: u64, mut recovered: Recovered, decisions: &Decisions) {
         let Resolved { kept, given_back, said, mut summary } = resolve(&mut recovered, decisions);
-        let Recovered {
-            queues,
-            returned,
-            transactions,
-            uid_end,
-            sequence_end,
-            certain_from,
-            mut journal,
-            ..
-        } = recovered;
+        let Recovered { queues, returned, transactions, uid_end, sequence_end, mut journal, .. } = recovered;
         let lowest_uid =
             u64::from(journal.identity().layout) << UID_LAYOUT_SHIFT | (self.index as u64) << UID_SHARD_SHIFT;
         let boot = journal.boot();
@@ -286,7 +275,6 @@ impl Shard {
             given_back,
             standing: decisions.standing.clone(),
             waiting,
-            certain_from,
             early,
             early_bytes: 0,
             sequence_end,
@@ -490,7 +478,8 @@ impl Shard {
             death = death_of(DeadLetterReason::Deleted);
         }
         let died_at = restoring.return_of(uid, place).map_or(position, |last| last.position.max(position));
-        let is_certain = died_at.segment >= restoring.certain_from;
+        let is_certain =
+            self.durability.as_ref().is_none_or(|durability| durability.journal.is_certain(died_at));
         // What has died has been seen.
         let stands_at = loaded.stands_at.filter(|_| death == 0);
         let (bytes, place) = (outline.size as u64, Place(place));
