@@ -127,6 +127,15 @@ fn what_follows_a_request_waits_for_its_answer() {
          > queue.declare-ok q=r 1 2; * request 1 QueueDeclare",
     );
     check(
+        "confirm; message + message + message + message + message + message + message + message; open ch=2
+         !manual; declare q=q + message k=a; !reply q=q; declare ch=2 q=r + message ch=2 k=b; !reply ch=2 q=r; !settle 1 accepted",
+        "> confirm.select-ok; * message l=0 1 k= 1; * message l=0 2 k= 1; * message l=0 3 k= 1; * message l=0 4 k= 1
+         * message l=0 5 k= 1; * message l=0 6 k= 1; * message l=0 7 k= 1; * message l=0 8 k= 1
+         > ch=2 channel.open-ok; * channel 2 l=1; * request 1 QueueDeclare; > queue.declare-ok q=q 1 2
+         * request 2 QueueDeclare; > ch=2 queue.declare-ok q=r 1 2; * message l=1 1 k=b 1 settled assembled
+         > ack 1; * message l=0 9 k=a 1 assembled",
+    );
+    check(
         "!manual; declare q=q + declare q=r; !fail code=541; c.close-ok",
         "* request 1 QueueDeclare; > connection.close 541 (INTERNAL_ERROR - because) by queue.declare
          * detached l=0; * ended 1; * closed 541",

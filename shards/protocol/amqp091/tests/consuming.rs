@@ -105,6 +105,12 @@ fn s17_prefetch_of_a_channel() {
          > deliver 4 tag=b; > head 0; = NoCredit; = NoCredit; > qos-ok; * session-flow 1; = NoCredit; = Ready
          > qos-ok; * session-flow 1; = 5",
     );
+    // Consumers to come have none of it, and those without acknowledgements do not wait for the others.
+    check(
+        "qos 1 global; consume q=q tag=a; consume q=q tag=b noack; !send l=1 size=0; !ready l=1; !ready l=2; qos 0 global; !credit l=1",
+        "> qos-ok; * session-flow 1; * consume 1 l=1 q=q; > consume-ok tag=a; * consume 1 l=2 q=q; > consume-ok tag=b
+         > deliver 1 tag=a; > head 0; = NoCredit; = Ready; > qos-ok; * session-flow 1; = 7",
+    );
     // What is got does not count.
     check(
         "consume q=q tag=a; qos 1 global; !manual; get q=q; !send l=2 size=0; !ready l=1; !send l=1 size=0; ack 1; !ready l=1",

@@ -117,6 +117,29 @@ fn a_turn_costs_no_allocation_per_message() {
 }
 
 #[test]
+fn what_is_settled_makes_room_at_once() {
+    let mut script = Script::new(Connection::server(config(), 0));
+    script.run(OPENED);
+    script.run("confirm");
+    let connection = &mut script.connection;
+    let mut bytes = Vec::new();
+    (0..10).for_each(|_| encode_line("message", &mut bytes));
+    let mut input = &bytes[..];
+    let mut take = |connection: &mut Connection| {
+        std::iter::from_fn(|| connection.receive(0, &mut input).map(drop)).count()
+    };
+    assert_eq!(take(connection), 8);
+    assert!(connection.is_full());
+    connection.settle(LinkId(0), 1, Outcome::Accepted);
+    assert_eq!(take(connection), 1);
+    assert!(connection.is_full());
+    connection.settle(LinkId(0), 2, Outcome::Accepted);
+    assert_eq!(take(connection), 1);
+    assert!(!connection.is_full());
+    connection.verify();
+}
+
+#[test]
 fn s16_a_head_that_is_never_settled_does_not_hold_the_rest() {
     let mut script = Script::new(Connection::server(config(), 0));
     script.run(OPENED);

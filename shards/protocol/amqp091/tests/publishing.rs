@@ -18,6 +18,12 @@ fn messages_of_one_frame_and_of_several() {
         "> ch=2 channel.open-ok; * channel 2 l=1; * message l=1 1 k=b 2 settled assembled
          * message l=0 1 k=a 4 settled assembled",
     );
+    check(
+        "open ch=2; publish ch=2 k=b + head ch=2 size=2; publish k=a + head size=2 + body ch=2 size=2 + body size=2
+         publish ch=2 k=d; publish k=c + head ch=2 size=0 + head size=0",
+        "> ch=2 channel.open-ok; * channel 2 l=1; * message l=1 1 k=b 2 settled assembled; * message l=0 1 k=a 2 settled assembled
+         * message l=1 2 k=d 0 settled assembled; * message l=0 2 k=c 0 settled assembled",
+    );
 }
 
 /// What closes the connection while a message is on its way.
