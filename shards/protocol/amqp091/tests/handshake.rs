@@ -195,6 +195,7 @@ fn a_close_takes_its_time_at_most() {
 fn frames_that_cannot_be_cut_end_all_reading() {
     for (bytes, text) in [
         ("05 00 00 00 00 00 00 ce", "unknown frame type 5"),
+        ("08 00 01 00 00 00 00 ce", "a heartbeat with a payload, or on a channel"),
         ("01 00 01 00 00 0f f9", "frame size 4097 is over the maximum of 4096"),
         ("01 00 01 00 00 00 04 00 14 00 0a 00", "frame ends with 0x00 instead of 0xce"),
     ] {
