@@ -204,40 +204,40 @@ pub(crate) fn claims(bytes: &[u8], each: &mut impl FnMut(Record<'_>)) -> usize {
     at
 }
 
-/// The records of a batch, and from where to where they cannot be read.
-pub(crate) struct Batch<'a> {
-    pub(crate) records: Vec<(Position, Record<'a>)>,
-    pub(crate) bad: Option<Range<u32>>,
-}
-
-impl<'a> Batch<'a> {
-    /// `bytes` is what there is of a batch with a valid header; it may have been cut off.
-    pub(crate) fn read(bytes: &'a [u8], header: BatchHeader, segment: u32, epoch: u64, offset: u32) -> Self {
-        let end = header.length as usize;
-        let bytes = &bytes[..end.min(bytes.len())];
-        let mut batch = Batch { records: Vec::new(), bad: None };
-        let mut at = BATCH_HEADER.min(bytes.len());
-        while at < bytes.len() {
-            let here = offset + short(at);
-            let (record, length) = read_record(&bytes[at..], epoch, here);
-            match record {
-                Some(record) => {
-                    batch.records.push((Position { segment, offset: here, length: short(length) }, record));
-                }
-                None => batch.is_bad(here..here + short(length)),
+/// Gives `each` the records of a batch, and answers from where to where they cannot be read. `bytes` is what there is of a batch with a
+/// valid header; it may have been cut off.
+pub(crate) fn read_batch<'a>(
+    bytes: &'a [u8],
+    header: BatchHeader,
+    segment: u32,
+    epoch: u64,
+    offset: u32,
+    each: &mut impl FnMut(Position, Record<'a>),
+) -> Option<Range<u32>> {
+    let end = header.length as usize;
+    let bytes = &bytes[..end.min(bytes.len())];
+    let (mut bad, mut count): (Option<Range<u32>>, u32) = (None, 0);
+    let is_bad = |bad: &mut Option<Range<u32>>, range: Range<u32>| {
+        let start = bad.as_ref().map_or(range.start, |bad| bad.start);
+        *bad = Some(start..range.end);
+    };
+    let mut at = BATCH_HEADER.min(bytes.len());
+    while at < bytes.len() {
+        let here = offset + short(at);
+        let (record, length) = read_record(&bytes[at..], epoch, here);
+        match record {
+            Some(record) => {
+                count += 1;
+                each(Position { segment, offset: here, length: short(length) }, record);
             }
-            at += length;
+            None => is_bad(&mut bad, here..here + short(length)),
         }
-        if bytes.len() < end || (batch.bad.is_none() && batch.records.len() != header.count as usize) {
-            batch.is_bad(offset + short(bytes.len())..offset + header.length);
-        }
-        batch
+        at += length;
     }
-
-    fn is_bad(&mut self, range: Range<u32>) {
-        let start = self.bad.as_ref().map_or(range.start, |bad| bad.start);
-        self.bad = Some(start..range.end);
+    if bytes.len() < end || (bad.is_none() && count != header.count) {
+        is_bad(&mut bad, offset + short(bytes.len())..offset + header.length);
     }
+    bad
 }
 
 /// What `length` bytes take on the disk.

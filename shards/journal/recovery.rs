@@ -212,6 +212,18 @@ impl Recovery {
         }
     }
 
+    /// So many messages may be there in all: memory for them is taken at once, instead of being copied as they become more.
+    pub fn expect(&mut self, messages: usize) {
+        if messages > self.messages.capacity() {
+            self.messages.reserve_exact(messages - self.messages.len());
+        }
+    }
+
+    /// Messages so far.
+    pub fn message_count(&self) -> usize {
+        self.messages.len()
+    }
+
     /// The highest number of a start so far.
     pub fn boot(&self) -> u32 {
         self.boot
@@ -276,6 +288,7 @@ impl Recovery {
 
     /// Of a message that was said several times the last record holds, and stays while the others are there.
     fn copies(&mut self) {
+        order_segments(&mut self.messages);
         self.messages.sort_unstable_by_key(|message| (message.uid, message.place, message.position));
         let pins = &mut self.pins;
         self.messages.dedup_by(|newer, older| {
@@ -361,6 +374,13 @@ impl Recovery {
             segments.found_shared(*segment, *bytes);
         }
     }
+}
+
+/// Segments are read from the newest to the oldest. From the oldest on, messages of one queue are in order, but for those that were
+/// written again, and so are quickly sorted.
+fn order_segments(messages: &mut [LiveMessage]) {
+    messages.reverse();
+    messages.chunk_by_mut(|one, next| one.position.segment == next.position.segment).for_each(<[_]>::reverse);
 }
 
 /// Runs of removed places, in order; runs may overlap.

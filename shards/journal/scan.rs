@@ -12,7 +12,7 @@
 //! been read from a cache.
 
 use crate::format::{
-    self, BATCH_HEADER, Batch, BatchHeader, FirstBlocks, SEGMENT_START, SegmentHeader, in_blocks, short,
+    self, BATCH_HEADER, BatchHeader, FirstBlocks, SEGMENT_START, SegmentHeader, in_blocks, short,
 };
 use crate::limits::{BLOCK, Identity};
 use crate::record::{Manifest, Position, Record};
@@ -161,14 +161,15 @@ impl SegmentReader {
         each: &mut impl FnMut(Position, Record<'_>),
     ) -> Result<Feed, Refusal> {
         if !self.done {
-            self.buffer.extend_from_slice(bytes);
-            let buffer = std::mem::take(&mut self.buffer);
-            let mut rest = buffer.as_slice();
-            while let Some(used) = self.step(rest, false, each)? {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.extend_from_slice(bytes);
+            let mut done = 0;
+            while let Some(used) = self.step(&buffer[done..], false, each)? {
                 self.at = self.at.saturating_add(short(used));
-                rest = &rest[used..];
+                done += used;
             }
-            self.buffer = if rest.len() == buffer.len() { buffer } else { rest.to_vec() };
+            buffer.drain(..done);
+            self.buffer = buffer;
         }
         Ok(if self.done { Feed::Done } else { Feed::More })
     }
@@ -295,7 +296,7 @@ impl SegmentReader {
     fn prove(&mut self, number: u64, epoch: u64, each: &mut impl FnMut(Position, Record<'_>)) {
         if let Some(suspect) = self.suspect.take() {
             let Suspect { header, at, bytes } = suspect;
-            self.damaged(&bytes, header, at, epoch, each);
+            self.synced(&bytes, header, at, epoch, each);
         }
         if let Some(hole) = self.hole.take() {
             self.damage.push(Damage {
@@ -314,19 +315,24 @@ impl SegmentReader {
         epoch: u64,
         each: &mut impl FnMut(Position, Record<'_>),
     ) {
-        let batch = Batch::read(bytes, header, self.segment, epoch, self.at);
         self.expected = header.number + 1;
-        if batch.bad.is_none() {
-            batch.records.into_iter().for_each(|(position, record)| each(position, record));
-        } else if self.batch_end.is_some() {
-            self.damaged(bytes, header, self.at, epoch, each);
+        if self.batch_end.is_some() {
+            self.synced(bytes, header, self.at, epoch, each);
+            return;
+        }
+        let mut records = Vec::new();
+        let bad = format::read_batch(bytes, header, self.segment, epoch, self.at, &mut |position, record| {
+            records.push((position, record));
+        });
+        if bad.is_none() {
+            records.into_iter().for_each(|(position, record)| each(position, record));
         } else {
             self.suspect = Some(Suspect { header, at: self.at, bytes: bytes.to_vec() });
         }
     }
 
     /// A batch that was synced: what can be read of it counts.
-    fn damaged(
+    fn synced(
         &mut self,
         bytes: &[u8],
         header: BatchHeader,
@@ -334,12 +340,10 @@ impl SegmentReader {
         epoch: u64,
         each: &mut impl FnMut(Position, Record<'_>),
     ) {
-        let batch = Batch::read(bytes, header, self.segment, epoch, at);
-        if let Some(bytes) = batch.bad {
+        if let Some(bytes) = format::read_batch(bytes, header, self.segment, epoch, at, each) {
             let batches = header.number..header.number + 1;
             self.damage.push(Damage { segment: self.segment, bytes, batches, what: Lost::Records });
         }
-        batch.records.into_iter().for_each(|(position, record)| each(position, record));
     }
 }
 

@@ -47,8 +47,9 @@ pub fn restore<S: Restore>(
     shard.begin_restore(now(), recovered, decisions);
     for (number, reader) in readers {
         // What is damaged was told when it was read first.
+        let time = now();
         read_segment(&files, number, reader, progress, &mut |position, record| {
-            shard.restore_record(now(), position, record);
+            shard.restore_record(time, position, record);
         })?;
     }
     Ok(shard.end_restore(now()))

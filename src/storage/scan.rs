@@ -9,6 +9,7 @@ use corelane_journal::{
     BLOCK, Config, End, Feed, Identity, Position, Record, Recovered, Recovery, Refusal, Scan, Scanned,
     SegmentReader,
 };
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -24,7 +25,14 @@ impl Found {
     /// Reads everything that a shard has.
     pub fn read(files: &SegmentFiles, identity: Identity, progress: &Progress) -> Result<Self, StorageError> {
         let mut recovery = Recovery::new();
+        let numbers = files.numbers().unwrap_or_default();
+        let mut begun = BTreeSet::new();
         let scanned = scan_segments(files, identity, progress, &mut |position, record| {
+            if begun.last() != Some(&position.segment) && begun.insert(position.segment) && begun.len() > 1 {
+                // As many as there were in those that were read, with some more.
+                let in_one = recovery.message_count() / (begun.len() - 1);
+                recovery.expect((in_one + in_one / 8) * numbers.len());
+            }
             recovery.handle(position, record);
         })?;
         Ok(Found { recovery, scanned })

@@ -132,7 +132,21 @@ struct Loaded {
 
 impl Restoring {
     fn index_of(&self, uid: u64, place: u64) -> Option<usize> {
-        self.messages.binary_search_by_key(&(uid, place), |message| (message.uid, message.place)).ok()
+        // Mostly it is the next one of its queue.
+        let waiting = self.waiting.get(&uid)?;
+        let is_it = |message: &&LiveMessage| message.uid == uid && message.place == place;
+        if self.messages.get(waiting.next).filter(is_it).is_some() {
+            return Some(waiting.next);
+        }
+        let rest = &self.messages[waiting.next..waiting.end];
+        rest.binary_search_by_key(&place, |message| message.place).ok().map(|index| waiting.next + index)
+    }
+
+    /// What is taken of the memory for messages, and will be: each that has yet to come takes a place in its queue, and all are named
+    /// here until the last one has come.
+    fn memory(&self) -> u64 {
+        let (named, come) = (self.messages.len() as u64, self.summary.messages);
+        self.early_bytes + named.saturating_sub(come) * AWAY_BYTES + named * size_of::<LiveMessage>() as u64
     }
 
     fn return_of(&self, uid: u64, place: u64) -> Option<&LastReturn> {
@@ -391,7 +405,7 @@ impl Shard {
         let last_value = key.and_then(|property| message.key(property));
         let outline = Outline::of(&message);
         let memory = message.memory();
-        let is_full = self.memory_used + restoring.early_bytes + memory > self.memory_max / OVERFLOW_SHARE;
+        let is_full = self.memory_used + restoring.memory() + memory > self.memory_max / OVERFLOW_SHARE;
         let stored = if is_full && !message.is_annotated && stands_at.is_none() {
             self.dissolve(message);
             Stored::Away(away_of(position, true))
@@ -411,7 +425,17 @@ impl Shard {
             death,
             stands_at,
         };
-        restoring.early.insert(index, loaded);
+        match restoring.waiting.get_mut(&record.uid) {
+            Some(waiting) if waiting.next == index && !loaded.misses_return => {
+                waiting.next += 1;
+                let queue = waiting.queue;
+                self.put_back(now, restoring, queue, index, loaded);
+                if restoring.early.is_empty() {
+                    return;
+                }
+            }
+            Some(_) | None => _ = restoring.early.insert(index, loaded),
+        }
         self.restore_ready(now, restoring, record.uid);
     }
 

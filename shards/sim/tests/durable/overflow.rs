@@ -90,7 +90,7 @@ fn a_broker_starts_with_more_than_it_has_memory_for_and_forgets_what_was_transie
     fill(&mut stage, "q", &Header::default(), COUNT..COUNT + 100);
     let restart = stage.crash();
     assert_eq!(restart.messages(), COUNT as u64);
-    assert!(stage.world.shards[0].memory_used() <= MEMORY * 3 / 4);
+    assert!(stage.world.shards[0].memory_used() <= MEMORY / 2);
     fill(&mut stage, "q", &durable(), COUNT..COUNT + 50);
     assert_eq!(stage.stop().messages(), COUNT as u64 + 50);
     let receiver = stage.receiver("q");
