@@ -154,7 +154,7 @@ impl ServeSettings {
             (Some(false) | None, directory) => Some(StorageSettings {
                 directory: directory.unwrap_or_else(|| PathBuf::from(DATA_DIR)),
                 // Whole blocks, and small enough for the type.
-                segment_bytes: (given.segment_size.unwrap_or(64 << 20) as u32).next_multiple_of(BLOCK as u32),
+                segment_bytes: given.segment_size.map(|size| (size as u32).next_multiple_of(BLOCK as u32)),
                 disk_free_min: given.disk_free_min.unwrap_or(256 << 20),
                 sync: given.sync.unwrap_or_default(),
                 on_damage: given.on_damage.unwrap_or_default(),

@@ -272,7 +272,7 @@ fn where_messages_are_kept_is_one_question() {
     );
     let expected = StorageSettings {
         directory: PathBuf::from("data"),
-        segment_bytes: 1 << 20,
+        segment_bytes: Some(1 << 20),
         disk_free_min: 1 << 30,
         sync: SyncChoice::Fdatasync,
         on_damage: OnDamage::Stop,

@@ -26,8 +26,8 @@ use tracing::{info, warn};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageSettings {
     pub directory: PathBuf,
-    /// Bytes of a segment.
-    pub segment_bytes: u32,
+    /// Bytes of a segment; none: what suits the number of shards.
+    pub segment_bytes: Option<u32>,
     /// Bytes of the file system that are left free: with less, no new file is made.
     pub disk_free_min: u64,
     pub sync: SyncChoice,
@@ -50,6 +50,20 @@ pub struct Opened {
     pub used_bytes: u64,
 }
 
+/// Bytes of the usual segment, and of the smallest that is chosen.
+const SEGMENT_BYTES: u32 = 64 << 20;
+const SEGMENT_BYTES_MIN: u32 = 16 << 20;
+
+/// Shards for which segments are of the usual size.
+const SHARDS_USUAL: u32 = 4;
+
+/// Each shard has three segments at least, one that is written and two that are prepared: with many shards they are smaller, so that an
+/// empty directory does not take many gigabytes.
+fn segment_bytes(shards: u16) -> u32 {
+    let times = u32::from(shards).div_ceil(SHARDS_USUAL).next_power_of_two();
+    (SEGMENT_BYTES / times).max(SEGMENT_BYTES_MIN)
+}
+
 /// Opens a directory for so many shards. `home` says which of them a queue belongs to; `now` is the time in microseconds; `measure` tries
 /// ways of syncing.
 pub fn open(
@@ -65,7 +79,8 @@ pub fn open(
     let mut directory = DataDirectory::open(&path, shards)?;
     warn_about_memory(directory.path());
     let (direct, sync) = choose_sync(directory.path(), settings.sync, measure)?;
-    let mut journals = read_journals(&directory, settings.segment_bytes, direct)?;
+    let segment_bytes = settings.segment_bytes.unwrap_or_else(|| segment_bytes(shards));
+    let mut journals = read_journals(&directory, segment_bytes, direct)?;
     if let Some(summary) = journals.summary() {
         info!("{summary}");
     }
@@ -78,7 +93,7 @@ pub fn open(
         };
         info!("{why}: everything is written anew; until that is done, the old stays in force");
         let layout = Layout { number: number + 1, shards };
-        let target = Target { layout, segment_bytes: settings.segment_bytes, boot: journals.boot, now };
+        let target = Target { layout, segment_bytes, boot: journals.boot, now };
         let used_bytes = used_bytes(&journals.shards);
         let progress = Progress::new("writing everything anew", used_bytes);
         let written = relayout(
@@ -96,7 +111,7 @@ pub fn open(
         }
         written?;
         info!("written anew: {} in {} ms", Bytes(used_bytes), progress.elapsed().as_millis());
-        journals = read_journals(&directory, settings.segment_bytes, direct)?;
+        journals = read_journals(&directory, segment_bytes, direct)?;
     }
     for shard in &mut journals.shards {
         settle(shard)?;
@@ -253,5 +268,22 @@ fn try_direct(folder: &Path) -> io::Result<bool> {
             Some(Errno::INVAL | Errno::OPNOTSUPP) => Ok(false),
             _ => Err(error),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_shards_have_smaller_segments() {
+        let check = |shards: u16, mib: u32| assert_eq!(segment_bytes(shards), mib << 20, "{shards} shards");
+        check(1, 64);
+        check(4, 64);
+        check(5, 32);
+        check(8, 32);
+        check(9, 16);
+        check(64, 16);
+        check(1024, 16);
     }
 }

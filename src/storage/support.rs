@@ -21,7 +21,7 @@ pub(super) const SEGMENT: u32 = 64 << 10;
 pub(super) fn settings(directory: &Path) -> StorageSettings {
     StorageSettings {
         directory: directory.to_owned(),
-        segment_bytes: SEGMENT,
+        segment_bytes: Some(SEGMENT),
         disk_free_min: 0,
         sync: SyncChoice::WriteThrough,
         on_damage: OnDamage::Skip,

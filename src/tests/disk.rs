@@ -154,7 +154,7 @@ impl Service for Keeper {
 fn start(directory: &Path, sync: SyncChoice) -> Opened {
     let settings = StorageSettings {
         directory: directory.to_owned(),
-        segment_bytes: 64 << 10,
+        segment_bytes: Some(64 << 10),
         disk_free_min: 0,
         sync,
         on_damage: corelane::storage::OnDamage::Stop,
