@@ -273,7 +273,7 @@ pub enum Settled {
 #[derive(Debug)]
 pub struct Spent<M> {
     pub message: Stored<M>,
-    /// Where it was. Of one that is not kept ([`Message::is_kept`](crate::Message::is_kept)) nobody asks, and it may be left out.
+    /// Where it was. Of one that is in memory and not kept ([`Message::is_kept`](crate::Message::is_kept)) nobody asks, and it may be left out.
     pub at: Option<(QueueId, Place)>,
 }
 

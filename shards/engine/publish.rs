@@ -279,8 +279,9 @@ impl<M: Message> Engine<M> {
     /// Removes an entry that is in no list any more, for good.
     #[inline]
     pub(crate) fn spend(&mut self, entry: EntryRef) {
-        let is_kept = self.store.entry(entry).kept();
-        let at = is_kept.then(|| (self.queue_id(self.store.queue(entry)), self.store.place(entry)));
+        let spent = self.store.entry(entry);
+        let at = (spent.kept() || spent.is_away())
+            .then(|| (self.queue_id(self.store.queue(entry)), self.store.place(entry)));
         let message = self.remove_entry(entry);
         self.spent.push(Spent { message, at });
     }

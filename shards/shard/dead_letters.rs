@@ -299,7 +299,7 @@ impl Shard {
                 Stored::Away(away) => {
                     self.counters.dead_letters_orphaned += 1;
                     self.say_letter_gone(source);
-                    self.forget_letter(away);
+                    self.forget_letter(source, away);
                     continue;
                 }
             };

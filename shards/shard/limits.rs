@@ -21,6 +21,9 @@ pub const READ_BYTES_MAX: u32 = 1 << 20;
 /// Bytes between two messages that are read in one go.
 pub const READ_GAP_MAX: u32 = 64 << 10;
 
+/// Queues of which it is known where consumers are when the next piece is to be read. Those of more wait for their next piece.
+pub const AHEAD_MAX: usize = 64;
+
 /// Times that a question waits for messages that it would show, before it shows those that it has.
 pub const QUESTION_READS_MAX: u32 = 16;
 

@@ -395,6 +395,7 @@ impl Shard {
         let (position, is_kept) = match &stored {
             Stored::Here(message) => (message.position, message.is_kept),
             Stored::Away(away) => {
+                drop(self.take_annotations(queue, place));
                 let (position, is_kept) = position_of(*away);
                 (Some(position), is_kept)
             }
@@ -522,7 +523,6 @@ impl Shard {
             }
             Err(reason) => {
                 durability.journal.handle_failed();
-                durability.overflow.note_failed();
                 let text = format!(
                     "the journal could not be written: {reason}. Nobody knows what of it is on the disk, so durable messages are refused \
                      and nothing is promised any more: mend the disk and start the broker again"

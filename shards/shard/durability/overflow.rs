@@ -21,19 +21,17 @@ use bytes::Bytes;
 use corelane_engine::{Away, DeadLetter, Place, QueueId, Stored};
 use corelane_journal::{self as journal, Position, Record, TRANSIENT, Write};
 use corelane_wire::amqp10::Map;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::{Durability, Said, Source};
 use crate::Shard;
 use crate::effect::Effect;
 use crate::limits::{
-    OVERFLOW_SHARE, READ_BYTES_MAX, READ_GAP_MAX, READ_MESSAGES_MAX, READ_SHARE, READ_STEPS_MAX,
+    AHEAD_MAX, ANNOTATIONS_BYTES_MAX, OVERFLOW_SHARE, READ_BYTES_MAX, READ_GAP_MAX, READ_MESSAGES_MAX,
+    READ_SHARE, READ_STEPS_MAX,
 };
 use crate::memory::AWAY_BYTES;
 use crate::message::Message;
-
-/// Pieces of queues of which it is known when the next one is wanted. Of more, consumers wait for the next piece.
-const AHEAD_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Overflow {
@@ -44,8 +42,9 @@ pub(super) struct Overflow {
     synced: Vec<(QueueId, Place)>,
     /// Where the write begins that is on its way, or has failed.
     unsynced: Option<(u32, u64)>,
-    has_failed: bool,
+    /// In the order in which they are read, and the same to be asked.
     wanted: VecDeque<Wanted>,
+    known: HashSet<Wanted>,
     reading: Option<Reading>,
     ahead: VecDeque<Ahead>,
     /// What was read and is in memory, or was, the first one first, and what it takes.
@@ -54,7 +53,7 @@ pub(super) struct Overflow {
     annotations: HashMap<(QueueId, Place), Vec<Annotations>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Wanted {
     /// The message at a place, and what comes behind it.
     Piece { queue: QueueId, place: Place },
@@ -136,17 +135,13 @@ impl Overflow {
         self.synced.append(&mut self.written);
     }
 
-    pub(super) fn note_failed(&mut self) {
-        self.has_failed = true;
-    }
-
     fn is_synced(&self, position: Position) -> bool {
         self.unsynced.is_none_or(|(segment, offset)| {
             position.segment != segment || u64::from(position.offset) < offset
         })
     }
 
-    pub(super) fn annotate(&mut self, queue: QueueId, place: Place, annotations: Annotations) {
+    fn annotate(&mut self, queue: QueueId, place: Place, annotations: Annotations) {
         self.annotations.entry((queue, place)).or_default().push(annotations);
     }
 
@@ -171,13 +166,40 @@ impl Overflow {
     }
 
     fn want(&mut self, wanted: Wanted) {
-        let is_known = self.wanted.contains(&wanted)
-            || self.reading.as_ref().is_some_and(|reading| reading.wanted == wanted);
-        if !is_known {
+        let is_read = self.reading.as_ref().is_some_and(|reading| reading.wanted == wanted);
+        if !is_read && self.known.insert(wanted) {
             self.wanted.push_back(wanted);
         }
     }
+
+    fn want_first(&mut self, wanted: Wanted) {
+        if self.known.insert(wanted) {
+            self.wanted.push_front(wanted);
+        }
+    }
+
+    /// The first one is being read, or need not be.
+    fn take_first(&mut self) {
+        if let Some(wanted) = self.wanted.pop_front() {
+            self.known.remove(&wanted);
+        }
+    }
 }
+
+impl Annotations {
+    fn bytes(&self) -> u64 {
+        match self {
+            Annotations::Instead(map) | Annotations::Added(map) => map.len() as u64,
+        }
+    }
+
+    fn memory(&self) -> u64 {
+        self.bytes() + ANNOTATIONS_BYTES
+    }
+}
+
+/// Memory of annotations of a message that is not in memory, beside their bytes.
+const ANNOTATIONS_BYTES: u64 = 96;
 
 impl Message {
     /// Where it can be found when it is not in memory; none: it has to stay.
@@ -307,12 +329,33 @@ impl Shard {
         }
     }
 
-    /// These annotations are added to a message that is not in memory.
+    /// These annotations are added to a message that is not in memory, when it has been read. As in memory, what would be too many for a
+    /// message is left out, and so is what there is no memory for.
     pub(crate) fn annotate_when_read(&mut self, queue: QueueId, place: Place, map: Box<[u8]>) {
-        if let Some(durability) = &mut self.durability {
-            durability.overflow.annotate(queue, place, Annotations::Added(map));
+        let Some(durability) = &self.durability else { return };
+        let waiting = durability.overflow.annotations.get(&(queue, place)).into_iter().flatten();
+        let bytes = waiting.map(Annotations::bytes).sum::<u64>() + map.len() as u64;
+        let added = Annotations::Added(map);
+        if bytes <= ANNOTATIONS_BYTES_MAX as u64 && added.memory() <= self.memory_left() {
+            self.keep_annotations(queue, place, added);
+            self.want_body(queue, place);
         }
-        self.want_body(queue, place);
+    }
+
+    /// Keeps annotations of a message that is not in memory until it is read, or gone.
+    pub(super) fn keep_annotations(&mut self, queue: QueueId, place: Place, annotations: Annotations) {
+        if let Some(durability) = &mut self.durability {
+            self.memory_used += annotations.memory();
+            durability.overflow.annotate(queue, place, annotations);
+        }
+    }
+
+    /// The annotations of a message that was not in memory, in the order in which they came.
+    pub(super) fn take_annotations(&mut self, queue: QueueId, place: Place) -> Vec<Annotations> {
+        let Some(durability) = &mut self.durability else { return Vec::new() };
+        let all = durability.overflow.annotations.remove(&(queue, place)).unwrap_or_default();
+        self.memory_used -= all.iter().map(Annotations::memory).sum::<u64>();
+        all
     }
 
     /// Whether the next dead letter is one that has to be read first. One that goes nowhere need not be.
@@ -355,7 +398,7 @@ impl Shard {
                 Plan::Needless => {}
             }
             if let Some(durability) = &mut self.durability {
-                durability.overflow.wanted.pop_front();
+                durability.overflow.take_first();
             }
             if let Wanted::Piece { queue, .. } | Wanted::Alone { queue, .. } = wanted {
                 self.engine.resume_reading(now, queue);
@@ -375,7 +418,10 @@ impl Shard {
     fn begin_reading(&mut self, reading: Reading, segment: u32, length: u32) {
         let Some(durability) = &mut self.durability else { return };
         let overflow = &mut durability.overflow;
-        overflow.wanted.retain(|wanted| *wanted != reading.wanted);
+        // What is read ahead nobody has asked for yet.
+        if overflow.wanted.front() == Some(&reading.wanted) {
+            overflow.take_first();
+        }
         let offset = reading.offset;
         overflow.reading = Some(reading);
         self.counters.reads += 1;
@@ -425,7 +471,7 @@ impl Shard {
         };
         let Some(first) = first else { return Plan::Needless };
         let begin = position_of(first.1).0;
-        if !overflow.is_synced(begin) && !overflow.has_failed {
+        if !overflow.is_synced(begin) && !durability.journal.is_failed() {
             return Plan::Wait;
         }
         let mut parts = vec![first];
@@ -467,7 +513,7 @@ impl Shard {
                     }
                     Wanted::Letters { .. } => Wanted::Letters { alone: true },
                 };
-                durability.overflow.wanted.push_front(again);
+                durability.overflow.want_first(again);
                 return;
             }
             why.clone_from(reason);
@@ -574,26 +620,12 @@ impl Shard {
 
     /// What outcomes have added while the message was not there.
     fn add_annotations(&mut self, queue: QueueId, place: Place) {
-        let Some(durability) = &mut self.durability else { return };
-        let Some(all) = durability.overflow.annotations.remove(&(queue, place)) else { return };
+        let all = self.take_annotations(queue, place);
         let memory_left = self.memory_left();
         let mut added = false;
-        if let Some(Stored::Here(message)) = self.engine.lend_at(queue, place) {
+        if let Some(Stored::Here(message)) = self.engine.lend_at(queue, place).filter(|_| !all.is_empty()) {
             let before = message.memory();
-            for annotations in &all {
-                match annotations {
-                    Annotations::Instead(map) => {
-                        if let Ok(map) = Map::decode(map) {
-                            message.restore_annotations(map);
-                        }
-                    }
-                    Annotations::Added(map) => {
-                        if let Ok(map) = Map::decode(map) {
-                            added |= message.annotate(map, memory_left).is_some();
-                        }
-                    }
-                }
-            }
+            added = add_all(message, &all, memory_left);
             self.memory_used = self.memory_used - before + message.memory();
         }
         if added && self.engine.is_kept_at(queue, place) {
@@ -601,8 +633,15 @@ impl Shard {
         }
     }
 
-    fn bring_letter_back(&mut self, away: Away, message: Message) {
+    fn bring_letter_back(&mut self, away: Away, mut message: Message) {
         let index = self.dead_letters.iter().position(|letter| self.letter_away(letter) == Some(away));
+        let place = index
+            .and_then(|index| self.dead_letters.get_mut(index))
+            .map(|letter| (letter.queue, letter.place));
+        if let Some((queue, place)) = place {
+            let all = self.take_annotations(queue, place);
+            add_all(&mut message, &all, self.memory_left());
+        }
         let letter = index.and_then(|index| self.dead_letters.get_mut(index));
         match letter {
             Some(letter) => {
@@ -618,6 +657,7 @@ impl Shard {
         let there = self.engine.message_at(queue, place).and_then(|stored| stored.away());
         if there == Some(away) && self.engine.lose(now, queue, place) {
             self.memory_used -= AWAY_BYTES;
+            drop(self.take_annotations(queue, place));
             self.warn_unreadable(now, queue, away, why);
         }
     }
@@ -632,8 +672,9 @@ impl Shard {
     }
 
     /// A dead letter that is not in memory goes nowhere.
-    pub(crate) fn forget_letter(&mut self, away: Away) {
+    pub(crate) fn forget_letter(&mut self, Source { queue, place }: Source, away: Away) {
         self.memory_used -= AWAY_BYTES;
+        drop(self.take_annotations(queue, place));
         if let (position, false) = position_of(away) {
             self.note(Said::Forgotten(position));
         }
@@ -644,7 +685,7 @@ impl Shard {
         if let Some((queue, place)) = next.map(|letter| (letter.queue, letter.place)) {
             drop(self.dead_letters.pop_front());
             self.say_letter_gone(Source { queue, place });
-            self.forget_letter(away);
+            self.forget_letter(Source { queue, place }, away);
             self.warn_unreadable(now, queue, away, why);
         }
     }
@@ -661,6 +702,26 @@ impl Shard {
             )
         });
     }
+}
+
+/// Adds annotations to a message that was read. Whether it has some then of which nothing is written.
+fn add_all(message: &mut Message, all: &[Annotations], memory_left: u64) -> bool {
+    let mut added = false;
+    for annotations in all {
+        match annotations {
+            Annotations::Instead(map) => {
+                if let Ok(map) = Map::decode(map) {
+                    message.restore_annotations(map);
+                }
+            }
+            Annotations::Added(map) => {
+                if let Ok(map) = Map::decode(map) {
+                    added |= message.annotate(map, memory_left).is_some();
+                }
+            }
+        }
+    }
+    added
 }
 
 /// What becomes of something that is wanted.

@@ -514,8 +514,8 @@ impl Shard {
             }
             Stored::Away(_) => self.memory_used += AWAY_BYTES,
         }
-        if let (Some(map), Some(durability)) = (annotations, &mut self.durability) {
-            durability.overflow.annotate(queue, place, Annotations::Instead(map));
+        if let Some(map) = annotations {
+            self.keep_annotations(queue, place, Annotations::Instead(map));
         }
         let restored = Restored {
             place,
@@ -541,7 +541,10 @@ impl Shard {
                     self.take_in_letters(Some(is_certain));
                 }
             }
-            Err(stored) => self.forget_stored(stored),
+            Err(stored) => {
+                drop(self.take_annotations(queue, place));
+                self.forget_stored(stored);
+            }
         }
     }
 

@@ -167,6 +167,40 @@ fn a_consumer_may_hold_more_than_there_is_memory_for() {
     assert_empty(&mut stage);
 }
 
+/// More than there is memory for, too.
+const FEW: usize = 400;
+
+/// Takes so many messages and gives them back with an annotation.
+fn annotate_all(stage: &mut Stage, receiver: LinkId, count: usize) {
+    let mut annotations = Vec::new();
+    let mut map = corelane_wire::amqp10::MapWriter::new(&mut annotations);
+    map.pair(&Value::Symbol("x-opt-note"), &Value::String("seen"));
+    map.finish();
+    let map = corelane_wire::amqp10::Map::decode(&annotations).expect("it was encoded above");
+    let modified = Modified { message_annotations: Some(map), ..Modified::default() };
+    let held = stage.receive(receiver, count as u32);
+    assert_eq!(held.len(), count);
+    for received in &held {
+        let state = DeliveryState::Modified(modified);
+        stage.world.clients[stage.client].settle(receiver, received.delivery_id, &state);
+    }
+    stage.world.run();
+}
+
+/// What is not read any more is not annotated any more.
+#[test]
+fn annotations_go_with_their_messages() {
+    for header in [durable(), Header::default()] {
+        let mut stage = Stage::with(&setup(Vec::new()));
+        fill(&mut stage, "q", &Header { ttl: Some(60_000), ..header }, 0..FEW);
+        let receiver = stage.receiver("q");
+        annotate_all(&mut stage, receiver, FEW);
+        assert!(stage.world.shards[0].memory_used() > 0);
+        stage.world.advance(120_000_000);
+        assert_empty(&mut stage);
+    }
+}
+
 #[test]
 fn what_is_rejected_or_expires_goes_where_dead_letters_go() {
     for expires in [false, true] {
