@@ -239,11 +239,6 @@ impl Journal {
         record.filter(|_| length == position.length as usize)
     }
 
-    /// Whether everything is known of what became of a thing since that was written: all stops since were in order.
-    pub fn is_certain(&self, written: Position) -> bool {
-        written.segment >= self.certain_from
-    }
-
     /// Whose journal it is.
     pub fn identity(&self) -> Identity {
         self.config.identity

@@ -291,6 +291,7 @@ impl Message {
         annotated.is_answer = self.is_answer;
         annotated.is_kept = self.is_kept;
         annotated.is_annotated = self.is_annotated;
+        annotated.may_be_known = self.may_be_known;
         annotated.position = self.position;
         std::mem::replace(self, annotated)
     }

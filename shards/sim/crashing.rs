@@ -743,8 +743,12 @@ pub(crate) fn check(world: &World, promises: &mut Promises) {
     let (mut contents, dying) = (contents(world, &promises.nodes), dying(world, &promises.nodes));
     dying.iter().for_each(|(message, node)| contents[*node].push((*message, u32::MAX)));
     promises.check(world.now, &contents, 0);
-    // They come anew.
-    promises.copies.retain(|key, _| !dying.contains(key));
+    // They come anew, and who has had one is told so.
+    for key in dying {
+        if let Some(copy) = promises.copies.get_mut(&key) {
+            *copy = Copy { delivered: copy.delivered, ..Copy::default() };
+        }
+    }
 }
 
 fn contents(world: &World, nodes: &[Node]) -> Contents {

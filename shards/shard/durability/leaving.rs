@@ -163,9 +163,8 @@ impl Durability {
 }
 
 impl Shard {
-    /// Takes dead letters from the engine, and says that they have died. `found`: that is written, as a start has found it; whether nobody
-    /// can have had them since.
-    pub(super) fn take_in_letters(&mut self, found: Option<bool>) {
+    /// Takes dead letters from the engine, and says that they have died. `found`: a start has found that.
+    pub(super) fn take_in_letters(&mut self, found: bool) {
         while let Some(letter) = self.engine.take_dead_letter() {
             let source = Source { queue: letter.queue, place: letter.place };
             if let Some(position) = kept_position(&letter.message)
@@ -173,10 +172,9 @@ impl Shard {
                 && let Some(durability) = &mut self.durability
             {
                 let death = death_of(letter.reason);
-                let is_written = found.is_some();
-                durability.leaving.insert(&letter, uid, position, if is_written { death } else { 0 });
-                durability.leaving.note_found(source, found == Some(false));
-                if !is_written {
+                durability.leaving.insert(&letter, uid, position, if found { death } else { 0 });
+                durability.leaving.note_found(source, found);
+                if !found {
                     let returned = journal::Returned {
                         uid,
                         place: letter.place.0,

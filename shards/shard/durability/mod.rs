@@ -451,7 +451,7 @@ impl Shard {
         while let Some((queue, place)) = self.engine.take_returned() {
             self.note(Said::Returned { queue, place });
         }
-        self.take_in_letters(None);
+        self.take_in_letters(false);
         self.said_since(mark).is_some()
     }
 

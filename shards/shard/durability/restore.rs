@@ -494,16 +494,12 @@ impl Shard {
         index: usize,
         loaded: Loaded,
     ) {
-        let LiveMessage { uid, place, position, delivery_count, acquired_count, .. } =
-            restoring.messages[index];
+        let LiveMessage { place, delivery_count, acquired_count, .. } = restoring.messages[index];
         let Loaded { stored, outline, last_value, expires_at, held_until, annotations, mut death, .. } =
             loaded;
         if death == 0 && self.queues.closing(queue).is_some() {
             death = death_of(DeadLetterReason::Deleted);
         }
-        let died_at = restoring.return_of(uid, place).map_or(position, |last| last.position.max(position));
-        let is_certain =
-            self.durability.as_ref().is_none_or(|durability| durability.journal.is_certain(died_at));
         // What has died has been seen.
         let stands_at = loaded.stands_at.filter(|_| death == 0);
         let (bytes, place) = (outline.size as u64, Place(place));
@@ -538,7 +534,7 @@ impl Shard {
                 if let Some(reason) = reason_of(death) {
                     self.say_what_left();
                     self.engine.kill(now, queue, place, reason);
-                    self.take_in_letters(Some(is_certain));
+                    self.take_in_letters(true);
                 }
             }
             Err(stored) => {
