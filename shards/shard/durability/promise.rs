@@ -9,7 +9,7 @@ use crate::Shard;
 use crate::effect::Effect;
 use crate::event::ConnectionSlot;
 use crate::mail::{Arrived, Handoff, LinkRef, Mail, PublishOutcome, Stored, TransactionKey, Vote};
-use crate::management::Answer;
+use crate::management::{Answer, Fault, Status};
 use crate::publish::Delivery;
 
 /// What happens when it is synced.
@@ -214,12 +214,16 @@ impl Shard {
                 Promise::Revealed { .. } | Promise::Stopped => {
                     self.keep_promise(now, promise);
                 }
+                Promise::Answered { number, .. } => self.take_answer(now, number, unsynced()),
+                Promise::Post { to, mail: Mail::Answered(mut answered) } => {
+                    answered.answer = unsynced();
+                    self.post(to, Lane::Control, Mail::Answered(answered));
+                }
                 Promise::Post { .. }
                 | Promise::Reveal { .. }
                 | Promise::Voted { .. }
                 | Promise::Decided { .. }
                 | Promise::Done { .. }
-                | Promise::Answered { .. }
                 | Promise::Defined { .. } => {}
             }
         }
@@ -259,4 +263,10 @@ impl Shard {
             Promise::Stopped => self.effects.push(Effect::Stopped),
         }
     }
+}
+
+/// What an operator hears of something that is done, and of which nobody knows whether it will be after the next start.
+fn unsynced() -> Answer {
+    let why = "it may not outlive the broker, as the journal could not be written: mend the disk and start the broker again";
+    Answer::Refused(Fault { status: Status::Unavailable, why: why.to_owned() })
 }

@@ -55,6 +55,7 @@ use plan::{Layout, Plan, Step, Sweeping};
 pub(crate) use question::{Answer, Question};
 pub(crate) use queues::{decode_overrides, overrides};
 use reply::Reply;
+pub(crate) use reply::{Fault, Status};
 use request::Envelope;
 pub(crate) use request::connection_name;
 

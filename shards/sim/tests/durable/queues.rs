@@ -67,6 +67,21 @@ fn an_operator_hears_of_a_queue_when_it_is_synced() {
 }
 
 #[test]
+fn an_operator_hears_that_a_queue_is_not_synced_when_a_write_has_failed() {
+    for shard in [0, 1] {
+        let mut stage = Stage::new(2, 1);
+        let mut operator = Operator::new(&mut stage.world, 0);
+        let queue = name_at(shard, 2);
+        stage.world.disks[shard].fails_next = true;
+        for operation in ["CREATE", "DELETE", "CREATE"] {
+            operator.send(&mut stage.world, operation, ("queue", &queue), &[], &[]);
+            stage.world.run();
+            assert_eq!(operator.answers(&stage.world)[0].status, 503, "{operation} on shard {shard}");
+        }
+    }
+}
+
+#[test]
 fn a_deleted_queue_and_what_was_in_it_stay_away() {
     for seed in 0..10 {
         let mut stage = Stage::new(1, seed);
