@@ -23,6 +23,7 @@ use crate::limits::REQUEST_CREDIT;
 use crate::mail::{ConsumeRequest, LinkRef, Mail, Refusal};
 use crate::management;
 use crate::producers::ProducerAt;
+use crate::protocol::Protocol;
 use crate::settle::engine_outcome;
 use crate::target::Target;
 
@@ -86,6 +87,13 @@ impl From<Refusal> for Refused {
             Refusal::Stolen => {
                 Refused::new("amqp:link:stolen", "the subscription's link was attached elsewhere")
             }
+            Refusal::Exclusive => {
+                Refused::new("amqp:resource-locked", "the queue belongs to another connection")
+            }
+            Refusal::InUse => Refused::new(
+                "amqp:resource-locked",
+                "the queue is in use by a consumer that wants to be the only one",
+            ),
         }
     }
 }
@@ -286,6 +294,7 @@ impl Shard {
             dynamic,
             transaction: None,
             answers,
+            channel: None,
         };
         self.bind(slot, link, Link::Consumer(consumer));
         if home == self.index {
@@ -352,16 +361,24 @@ impl Shard {
             self.subscribe_here(now, slot, link, &queue, terms, priority);
             return;
         }
-        let (queue, spec) = (pending.request.queue.clone(), pending.request.spec(owner));
-        let attached =
-            self.find_or_create(now, &queue).and_then(|queue| self.attach_to_queue(now, queue, spec?));
+        let (request, spec) = (pending.request.clone(), pending.request.spec(owner));
+        let Some(id) = self.connections.get_mut(slot).map(|connection| connection.id) else { return };
+        let attached = spec.and_then(|spec| self.attach_to_named(now, id, &request, spec));
         match attached {
-            Ok(consumer) => self.accept_consumer(now, slot, link, ConsumerAt::Here(consumer)),
-            Err(refusal) => self.refuse(now, slot, link, &refusal.into()),
+            Ok((_, consumer)) => self.accept_consumer(now, slot, link, ConsumerAt::Here(consumer)),
+            Err(refusal) => self.refuse_consumer(now, slot, link, refusal),
         }
     }
 
-    fn ask_for_consumer(&mut self, slot: ConnectionSlot, link: LinkRef, home: usize) {
+    fn refuse_consumer(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, refusal: Refusal) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        match connection.protocol {
+            Protocol::Amqp10(_) => self.refuse(now, slot, link, &refusal.into()),
+            Protocol::Amqp091(_) => self.refuse_channel_consumer(now, slot, link, refusal),
+        }
+    }
+
+    pub(crate) fn ask_for_consumer(&mut self, slot: ConnectionSlot, link: LinkRef, home: usize) {
         let Some(pending) = self.pending(slot, link.link) else { return };
         let request = Box::new(pending.request.clone());
         self.ask(slot, home, Mail::Consume { link, request });
@@ -394,7 +411,7 @@ impl Shard {
                 }
                 self.accept_consumer(now, slot, link, at);
             }
-            Err(refusal) => self.refuse(now, slot, link, &refusal.into()),
+            Err(refusal) => self.refuse_consumer(now, slot, link, refusal),
         }
     }
 
@@ -403,6 +420,10 @@ impl Shard {
         connection.settled_down = true;
         let Some(consumer) = connection.consumer_mut(link) else { return };
         let ConsumerAt::Nowhere(pending) = std::mem::replace(&mut consumer.at, at) else { return };
+        if consumer.channel.is_some() {
+            self.accept_channel_consumer(now, slot, link);
+            return;
+        }
         let dynamic = consumer.dynamic.clone().filter(|_| consumer.answers.is_none());
         let source_address = match &dynamic {
             None => Answer::Same,
@@ -494,6 +515,7 @@ impl Filters {
             browse,
             priority,
             subscription: None,
+            channel: None,
         }
     }
 }

@@ -42,7 +42,15 @@ impl Buffers {
 
     /// An owned copy of the bytes.
     pub(crate) fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut buffer = match class_up(bytes.len()) {
+        let mut buffer = self.with_capacity(bytes.len());
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    /// An empty vector for so many bytes.
+    #[inline]
+    pub(crate) fn with_capacity(&mut self, size: usize) -> Vec<u8> {
+        match class_up(size) {
             Some(class) => match self.classes[class].pop() {
                 Some(buffer) => {
                     self.kept_bytes -= buffer.capacity();
@@ -50,10 +58,8 @@ impl Buffers {
                 }
                 None => Vec::with_capacity(class_bytes(class)),
             },
-            None => Vec::with_capacity(bytes.len()),
-        };
-        buffer.extend_from_slice(bytes);
-        buffer
+            None => Vec::with_capacity(size),
+        }
     }
 
     /// Takes a vector back.

@@ -11,9 +11,10 @@
 use std::sync::Arc;
 
 use corelane_engine::{ConsumerId, QueueId};
-use corelane_protocol::amqp10::{LinkId, SessionId};
+use corelane_protocol::{LinkId, SessionId};
 use corelane_wire::amqp10::{Attach, TargetArchetype};
 
+use crate::amqp091::Channels;
 use crate::event::Peer;
 use crate::fan_out::{FanOuts, TopicRoute};
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, LEAD_MAX, LEAD_WAIT_US, PRODUCER_CREDIT};
@@ -68,6 +69,8 @@ pub(crate) struct Connection {
     pub(crate) unanswered: u32,
     /// Since it has, or had, a coordinator's link.
     pub(crate) transactions: Option<Box<Transactions>>,
+    /// Of a connection that speaks 0-9-1.
+    pub(crate) channels: Channels,
     /// Requests for the management node that are being served.
     pub(crate) requests: u32,
     pub(crate) settled_down: bool,
@@ -87,6 +90,8 @@ pub(crate) enum Hold {
     Move { to: usize, link: LinkId },
     /// Too many handoffs to this shard are unanswered.
     Lane { to: usize },
+    /// Too many messages of this link, which has no credit, are unanswered.
+    Answers { link: LinkId },
     /// The peer does not read what we send.
     Output,
     /// This turn has done as much as it may.
@@ -115,6 +120,10 @@ pub(crate) struct Producer {
     pub(crate) window: u32,
     /// Full queues that it has to wait for, with their names.
     pub(crate) waits_for: Vec<(QueueAt, Box<str>)>,
+    /// Messages that came although it was told to wait.
+    pub(crate) overshoot: u32,
+    /// The last queue of another shard that a message was for by its key.
+    pub(crate) last_key: Option<Arc<str>>,
     /// Where they go, if it is a topic.
     pub(crate) topic: Option<Box<TopicRoute>>,
     /// Messages that several shards have yet to answer.
@@ -145,6 +154,8 @@ pub(crate) enum Route {
     Topic,
     /// Each message says so itself.
     Anonymous,
+    /// Each message names its exchange, and its key.
+    Exchange,
     /// They are requests for the management node.
     Management,
 }
@@ -195,6 +206,17 @@ pub(crate) struct Consumer {
     pub(crate) transaction: Option<u32>,
     /// It takes the answers of the management node.
     pub(crate) answers: Option<Box<Answers>>,
+    /// Of a consumer on a channel.
+    pub(crate) channel: Option<Box<ChannelConsumer>>,
+}
+
+/// What a consumer on a channel has beside.
+#[derive(Debug)]
+pub(crate) struct ChannelConsumer {
+    pub(crate) queue: Box<str>,
+    /// It takes one message each time that it is asked to.
+    pub(crate) gets: bool,
+    pub(crate) is_cancelled: bool,
 }
 
 /// Where answers of the management node gather, and what requests call that in their reply-to.
@@ -263,6 +285,8 @@ impl Producer {
             answered: 0,
             window: PRODUCER_CREDIT,
             waits_for: Vec::new(),
+            overshoot: 0,
+            last_key: None,
             topic: None,
             fan_outs: FanOuts::default(),
             dynamic: None,
@@ -300,6 +324,7 @@ impl Connection {
             attachments: 0,
             unanswered: 0,
             transactions: None,
+            channels: Channels::default(),
             requests: 0,
             settled_down: false,
             timer_at: None,
@@ -387,6 +412,16 @@ impl Connection {
         if producer.waits_for.is_empty() && !producer.detached && !producer.target_deleted {
             let credit = producer.window.saturating_sub(producer.unanswered);
             self.protocol.grant_credit(link, credit, false);
+        }
+    }
+
+    /// Publishers on channels go on, if none of them has to wait any more.
+    pub(crate) fn tell_unblocked(&mut self) {
+        let waits = |link: &Link| matches!(link, Link::Producer(producer) if !producer.waits_for.is_empty());
+        if let Protocol::Amqp091(protocol) = &mut self.protocol
+            && !self.links.iter().flatten().any(waits)
+        {
+            protocol.set_blocked(None);
         }
     }
 

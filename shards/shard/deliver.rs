@@ -11,6 +11,7 @@ use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::{LinkId, Outgoing, Progress, SendReadiness, Token};
 
 use crate::Shard;
+use crate::amqp091::{Translator, consume};
 use crate::connection::{Connection, ConsumerAt, Link};
 use crate::event::ConnectionSlot;
 use crate::limits::{LEAD_MAX, LEAD_WAIT_US, OUTPUT_BYTES_MAX, TURN_BYTES_MAX, TURN_DELIVERIES_MAX};
@@ -47,6 +48,15 @@ impl Owner {
             Owner::Connection { index: (packed >> 32) as u32, link: LinkId(packed as u32) }
         }
     }
+}
+
+/// Memory for what is written, used again.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) head: Vec<u8>,
+    pub(crate) translator: Translator,
+    /// A frame that a connection had put aside.
+    pub(crate) frame: Vec<u8>,
 }
 
 /// What became of a delivery that was to be written.
@@ -120,6 +130,7 @@ impl Shard {
 
     /// One pull of one consumer; returns the bytes delivered.
     fn serve(&mut self, now: u64, consumer: ConsumerId) -> usize {
+        let left = if self.getters > 0 { self.left_behind(consumer) } else { 0 };
         let delivery = match self.engine.deliver_single_message(now, consumer) {
             Pull::Delivered(delivery) => delivery,
             Pull::Nothing => {
@@ -136,6 +147,7 @@ impl Shard {
             delivery_count: delivery.delivery_count,
             first_acquirer: delivery.first_acquirer,
             expires_at: delivery.expires_at,
+            left,
         };
         let size = delivery.message.bytes().len();
         // A browser acquires nothing.
@@ -147,7 +159,7 @@ impl Shard {
                 let Some((slot, connection)) = self.connections.at(index) else { return 0 };
                 let message = delivery.message;
                 let written =
-                    write(&mut self.head, now, connection, link, message, (place, acquisition), counts);
+                    write(&mut self.scratch, now, connection, link, message, (place, acquisition), counts);
                 if written == Written::Part {
                     let browse = connection.consumer_mut(link).is_some_and(|consumer| consumer.browse);
                     let copy = (browse || message.was_read).then(|| message.copied(&mut self.buffers));
@@ -161,6 +173,15 @@ impl Shard {
             }
         }
         size
+    }
+
+    /// Messages that stay when who takes single ones has got one.
+    #[cold]
+    fn left_behind(&mut self, consumer: ConsumerId) -> u32 {
+        match self.engine.queue_of(consumer) {
+            Some(queue) if self.is_getter(consumer) => self.ready_messages(queue).saturating_sub(1),
+            Some(_) | None => 0,
+        }
     }
 
     fn after_write(
@@ -382,7 +403,7 @@ fn desire_of(connection: &Connection, link: LinkId) -> Desire {
 
 /// Writes a delivery to its session, or the first part of it.
 pub(crate) fn write(
-    head: &mut Vec<u8>,
+    scratch: &mut Scratch,
     now: u64,
     connection: &mut Connection,
     link: LinkId,
@@ -390,14 +411,18 @@ pub(crate) fn write(
     (place, acquisition): (Place, Acquisition),
     counts: DeliveryCounts,
 ) -> Written {
-    let Connection { protocol, links, transactions, .. } = connection;
+    let token = Token(place.0, u64::from(stamp(now)) << 32 | u64::from(acquisition.0));
+    let Connection { protocol: Protocol::Amqp10(protocol), links, transactions, .. } = connection else {
+        return consume::write(&mut scratch.translator, connection, link, message, token, counts);
+    };
     let Some(Some(Link::Consumer(consumer))) = links.get_mut(link.0 as usize) else {
         return Written::NotReady;
     };
+    let head = &mut scratch.head;
     head.clear();
     message.encode_head(head, now, counts);
     let outgoing = Outgoing {
-        token: Token(place.0, u64::from(stamp(now)) << 32 | u64::from(acquisition.0)),
+        token,
         settled: consumer.presettled,
         message_format: message.format(),
         head,
@@ -405,7 +430,6 @@ pub(crate) fn write(
     };
     let counted = consumer.is_counted();
     let transaction = consumer.transaction;
-    let Protocol::Amqp10(protocol) = protocol;
     let (delivery_id, written) = match protocol.send(link, &outgoing) {
         Progress::Complete { delivery_id, settled } => (delivery_id, Written::Whole { presettled: settled }),
         Progress::Partial { delivery_id, written } => {

@@ -157,6 +157,7 @@ impl Shard {
             if let Some(died_in) = died_in.filter(|_| outcome != PublishOutcome::Stored) {
                 let to = match target {
                     HandoffTarget::Name(name) => Some(name),
+                    HandoffTarget::Existing { name, .. } => Some(Box::from(&*name)),
                     HandoffTarget::Queue(_) | HandoffTarget::Queues { .. } => None,
                 };
                 lost.push(LostDeadLetter { died_in, to, outcome });
@@ -184,6 +185,13 @@ impl Shard {
         match target {
             HandoffTarget::Queue(queue) => self.store(now, *queue, arrival),
             HandoffTarget::Name(name) => self.store_by_name(now, name, arrival),
+            HandoffTarget::Existing { name, .. } => match self.queues.find(name) {
+                Some(queue) => self.store(now, queue, arrival),
+                None => {
+                    self.dissolve(arrival.message);
+                    PublishOutcome::NoQueue
+                }
+            },
             HandoffTarget::Queues { routed, .. } => self.store_in_all(now, routed, PUBLISHER, arrival),
         }
     }

@@ -5,7 +5,8 @@
 //! `INPUT_WAITING_BYTES_MAX`.
 
 use corelane_mailbox::Lane;
-use corelane_protocol::amqp10::{self, DetachCause, ErrorSpec, LinkId, SessionId};
+use corelane_protocol::amqp10::{self, DetachCause, ErrorSpec};
+use corelane_protocol::{LinkId, SessionId, amqp091};
 use corelane_wire::amqp10::{DeliveryState, Open};
 
 use crate::Shard;
@@ -73,6 +74,10 @@ impl Shard {
                     let Some(event) = protocol.receive(now, &mut &[][..]) else { return };
                     self.on_amqp10_event(now, slot, event);
                 }
+                Protocol::Amqp091(protocol) => {
+                    let Some(event) = protocol.receive(now, &mut &[][..]) else { return };
+                    self.on_amqp091_event(now, slot, event);
+                }
             }
         }
     }
@@ -80,6 +85,7 @@ impl Shard {
     /// Parses until more bytes are needed or the connection is held or closed; returns what is left.
     fn parse<'a>(&mut self, now: u64, slot: ConnectionSlot, bytes: &'a [u8]) -> &'a [u8] {
         let mut input = bytes;
+        self.decide_protocol(now, slot, bytes);
         loop {
             let Some(connection) = self.connections.get_mut(slot) else { return &[] };
             if connection.closing {
@@ -100,13 +106,35 @@ impl Shard {
                     let Some(event) = protocol.receive(now, &mut input) else { return input };
                     self.on_amqp10_event(now, slot, event);
                 }
+                Protocol::Amqp091(protocol) if protocol.has_parked() => {
+                    let mut frame = std::mem::take(&mut self.scratch.frame);
+                    if let Some(event) = protocol.receive_parked(now, &mut frame) {
+                        self.on_amqp091_event(now, slot, event);
+                    }
+                    self.scratch.frame = frame;
+                }
+                Protocol::Amqp091(protocol) => {
+                    let Some(event) = protocol.receive(now, &mut input) else { return input };
+                    self.on_amqp091_event(now, slot, event);
+                }
             }
+        }
+    }
+
+    /// The peer's first bytes may say that it speaks 0-9-1.
+    #[inline]
+    fn decide_protocol(&mut self, now: u64, slot: ConnectionSlot, input: &[u8]) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.protocol.wants_amqp091(input) {
+            let offers = if connection.peer.loopback { &self.loopback } else { &self.elsewhere };
+            let protocol = amqp091::Connection::server(offers.amqp091.clone(), now);
+            connection.protocol = Protocol::Amqp091(protocol);
         }
     }
 
     fn bound_input(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        if connection.hold.is_some()
+        if (connection.hold.is_some() || connection.protocol.is_full())
             && !connection.reading_stopped
             && connection.waiting_input.len() > INPUT_WAITING_BYTES_MAX
         {
@@ -152,7 +180,7 @@ impl Shard {
         }
     }
 
-    fn ask_for_credentials(&mut self, slot: ConnectionSlot, step: impl FnOnce(Peer) -> SaslStep) {
+    pub(crate) fn ask_for_credentials(&mut self, slot: ConnectionSlot, step: impl FnOnce(Peer) -> SaslStep) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.hold = Some(Hold::Credentials);
         let mail = Mail::SaslStep { connection: connection.id, step: step(connection.peer) };
@@ -199,7 +227,7 @@ impl Shard {
         }
     }
 
-    fn on_session_flow(&mut self, now: u64, slot: ConnectionSlot, session: SessionId) {
+    pub(crate) fn on_session_flow(&mut self, now: u64, slot: ConnectionSlot, session: SessionId) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let links = 0..connection.links.len() as u32;
         for link in links.map(LinkId) {
@@ -228,6 +256,7 @@ impl Shard {
         for link in links.map(LinkId) {
             self.unbind(now, slot, link);
         }
+        self.delete_exclusive(now, slot);
         if asked_for_credentials {
             self.post(self.shards, Lane::Control, Mail::SaslStep { connection: id, step: SaslStep::Abandon });
         }

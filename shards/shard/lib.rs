@@ -9,7 +9,6 @@
 //! Left out: threads, clocks, files and sockets; which frame means what (`protocol`); who is next (`engine`).
 
 mod address;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "no connection of 0-9-1 is served yet"))]
 mod amqp091;
 mod attach;
 mod attach_topic;
@@ -77,4 +76,5 @@ pub use event::{ConnectionSlot, Event, Peer, Socket};
 pub use home::{home_shard, queue_home};
 pub use mail::{Adopted, ConnectionId, Mail, SaslReply, SaslStep};
 pub use message::Message;
+pub use protocol::Offers;
 pub use shard::{SHARDS_STAY, Shard, ShardConfig, Turn};

@@ -116,6 +116,7 @@ pub const TRANSACTION_WARNINGS_MAX: u32 = 4;
 pub const KEPT_WARNINGS_MAX: u32 = 4;
 pub const UNREADABLE_WARNINGS_MAX: u32 = 16;
 pub const UNHEARD_WARNINGS_MAX: u32 = 4;
+pub const ARGUMENT_WARNINGS_MAX: u32 = 16;
 pub const WARNINGS_PERIOD_US: u64 = 10_000_000;
 
 /// Messages in one handoff mail.
@@ -278,3 +279,9 @@ pub const HISTOGRAM_IDLE_US: u64 = 60_000_000;
 
 /// Queues that are looked at for that, for one delivery.
 pub const HISTOGRAM_SEARCH_MAX: usize = 4;
+
+/// Messages of a channel that may be unanswered. Then no more of its connection is read, until half of them are answered.
+pub const PUBLISHED_UNANSWERED_MAX: u32 = 8192;
+
+/// Entries of a queue that are looked at in a turn to be removed, when it is emptied for a channel.
+pub const PURGE_STEPS_MAX: usize = 4096;

@@ -9,6 +9,7 @@ use corelane_engine::{Acquisition, ConsumerId, Origin, Outcome, Place, QueueId};
 use corelane_journal::{self as journal, TransactionName};
 use corelane_protocol::amqp10::LinkId;
 
+use crate::amqp091::ChannelMail;
 use crate::backup::BackupMail;
 use crate::connection::Connection;
 use crate::dead_letters::LostDeadLetter;
@@ -71,8 +72,13 @@ pub enum Mail {
     /// To the home: the consumer is gone. Everything it holds goes back; `was_seen` if the peer may have seen the oldest.
     /// `closed`: so is its terminus.
     CloseConsumer { consumer: ConsumerId, was_seen: bool, closed: bool },
+    /// To the home: its peer wants nothing more of this consumer, and still holds what it got.
+    ConsumerCancelled { consumer: ConsumerId },
     /// From the home: the consumer is gone, so its link has to end.
     ConsumerGone { link: LinkRef, ending: Ending },
+
+    /// Between a channel's shard and a queue's home.
+    Channel(ChannelMail),
 
     /// Between shards and the one that puts their changes in order: bindings, and what comes with them.
     Topology(TopologyMail),
@@ -185,6 +191,10 @@ pub enum Refusal {
     Locked,
     /// A link of the same name was attached elsewhere.
     Stolen,
+    /// The queue belongs to another connection.
+    Exclusive,
+    /// One consumer wants to be the only one, or would have to be.
+    InUse,
 }
 
 /// Why a consumer's link ends.
@@ -203,6 +213,8 @@ pub struct Handoff {
     pub messages: Vec<HandoffMessage>,
     /// Runs of messages, in their order.
     pub answers: Vec<Stored>,
+    /// Back: those that have to be returned to their publishers.
+    pub returned: Vec<HandoffMessage>,
 }
 
 /// One published message on its way to its queue's home.
@@ -223,6 +235,12 @@ pub struct HandoffMessage {
 pub enum HandoffTarget {
     Queue(QueueId),
     Name(Box<str>),
+    /// The queue of this name, if it is there.
+    Existing {
+        name: Arc<str>,
+        /// If not, the message comes back.
+        is_mandatory: bool,
+    },
     /// Those of a topic's subscriptions; the hash of the publisher's container.
     Queues {
         routed: Arc<Routed>,
@@ -384,13 +402,32 @@ pub struct ConsumeRequest {
     pub priority: i32,
     /// The queue is a topic's subscription, to be found or made on these terms.
     pub subscription: Option<Box<Terms>>,
+    /// It is for a channel: the queue has to be there.
+    pub channel: Option<ChannelTerms>,
+}
+
+/// What a channel's consumer wants beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelTerms {
+    /// To be the only one.
+    pub exclusive: bool,
+    /// Single messages: who counts consumers does not count it.
+    pub gets: bool,
 }
 
 impl ConsumeRequest {
     /// Of a subscription, which keeps out by itself what its consumers do not want.
     pub(crate) fn for_subscription(priority: i32) -> Self {
         let queue = Box::default();
-        ConsumeRequest { queue, filter: None, no_local: None, browse: false, priority, subscription: None }
+        ConsumeRequest {
+            queue,
+            filter: None,
+            no_local: None,
+            browse: false,
+            priority,
+            subscription: None,
+            channel: None,
+        }
     }
 }
 
@@ -437,6 +474,8 @@ pub struct DeliveryCounts {
     pub delivery_count: u32,
     pub first_acquirer: bool,
     pub expires_at: Option<u64>,
+    /// Messages left in the queue, if who asks for single ones is told.
+    pub left: u32,
 }
 
 /// A delivery that its consumer is still at work on.

@@ -225,7 +225,7 @@ impl Shard {
         }
         producer.waits_for.push((queue, name));
         if producer.waits_for.len() == 1 && producer.route != Route::Resolving {
-            connection.protocol.grant_credit(link, 0, false);
+            connection.protocol.stop_producer(link);
             self.touch(slot);
         }
     }
@@ -240,7 +240,9 @@ impl Shard {
             producer.window = window;
         }
         if waited && producer.waits_for.is_empty() && producer.route != Route::Resolving {
+            producer.overshoot = 0;
             connection.grant_producer(link);
+            connection.tell_unblocked();
             self.touch(slot);
         }
     }
@@ -278,7 +280,7 @@ impl Shard {
         let waits_for = std::mem::take(&mut producer.waits_for);
         let attached_to = match producer.route {
             Route::Queue(at) => Some(at),
-            Route::Resolving | Route::Topic | Route::Anonymous | Route::Management => None,
+            Route::Resolving | Route::Topic | Route::Anonymous | Route::Exchange | Route::Management => None,
         };
         let others = waits_for.into_iter().map(|(at, _)| at).filter(|at| Some(*at) != attached_to);
         for QueueAt { shard, queue } in attached_to.into_iter().chain(others) {

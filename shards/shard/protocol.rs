@@ -4,15 +4,48 @@
 //! whatever it speaks: bytes and time, credit, deliveries and what becomes of them. What only one protocol has is asked of that one by its
 //! name, and events and messages are told apart once each, where they are taken in hand.
 
-use corelane_protocol::amqp10::{
-    self, AttachAnswer, Disposed, ErrorSpec, LinkId, Progress, SendReadiness, TransactionId,
-};
-use corelane_wire::amqp10::{DeliveryState, SaslCode};
+use std::sync::Arc;
+
+use corelane_protocol::amqp10::{self, AttachAnswer, ErrorSpec, TransactionId};
+use corelane_protocol::{Disposed, LinkId, Progress, SendReadiness, amqp091};
+use corelane_wire::amqp10::{DeliveryState, ProtocolHeader, ProtocolId, SaslCode};
+use corelane_wire::amqp091::ReplyCode;
+
+/// What connections are offered and held to, by what they speak.
+#[derive(Clone, Debug)]
+pub struct Offers {
+    pub amqp10: Arc<amqp10::Config>,
+    pub amqp091: Arc<amqp091::Config>,
+}
 
 /// The state machine of a connection.
 #[derive(Debug)]
 pub(crate) enum Protocol {
     Amqp10(amqp10::Connection),
+    Amqp091(amqp091::Connection),
+}
+
+impl Protocol {
+    /// Before its peer has said anything.
+    pub(crate) fn new(offers: &Offers, now: u64) -> Self {
+        Protocol::Amqp10(amqp10::Connection::server(offers.amqp10.clone(), now))
+    }
+
+    /// Whether these first bytes of a peer, or what they are the beginning of, are for another protocol than AMQP 1.0. One that says that it
+    /// is an older AMQP than 0-9-1 is told of that.
+    pub(crate) fn wants_amqp091(&self, input: &[u8]) -> bool {
+        let Protocol::Amqp10(protocol) = self else { return false };
+        let Some(bytes) =
+            input.first_chunk::<{ ProtocolHeader::SIZE }>().filter(|_| protocol.awaits_header())
+        else {
+            return false;
+        };
+        match ProtocolHeader::parse(bytes) {
+            Some(ProtocolHeader { id: ProtocolId::Amqp091, .. }) => true,
+            Some(ProtocolHeader { id: ProtocolId::Other(1), version }) => version[0] == 1,
+            Some(_) | None => false,
+        }
+    }
 }
 
 /// Bytes and time.
@@ -22,6 +55,7 @@ impl Protocol {
     pub(crate) fn output(&mut self) -> &mut Vec<u8> {
         match self {
             Protocol::Amqp10(protocol) => protocol.output(),
+            Protocol::Amqp091(protocol) => protocol.output(),
         }
     }
 
@@ -30,6 +64,7 @@ impl Protocol {
     pub(crate) fn finish_turn(&mut self, now: u64) {
         match self {
             Protocol::Amqp10(protocol) => protocol.finish_turn(now),
+            Protocol::Amqp091(protocol) => protocol.finish_turn(now),
         }
     }
 
@@ -37,12 +72,14 @@ impl Protocol {
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         match self {
             Protocol::Amqp10(protocol) => protocol.next_deadline(),
+            Protocol::Amqp091(protocol) => protocol.next_deadline(),
         }
     }
 
     pub(crate) fn handle_timeout(&mut self, now: u64) {
         match self {
             Protocol::Amqp10(protocol) => protocol.handle_timeout(now),
+            Protocol::Amqp091(protocol) => protocol.handle_timeout(now),
         }
     }
 
@@ -51,12 +88,23 @@ impl Protocol {
     pub(crate) fn heard(&mut self, now: u64) {
         match self {
             Protocol::Amqp10(protocol) => protocol.heard(now),
+            Protocol::Amqp091(protocol) => protocol.heard(now),
         }
     }
 
     pub(crate) fn set_reading(&mut self, now: u64, reading: bool) {
         match self {
             Protocol::Amqp10(protocol) => protocol.set_reading(now, reading),
+            Protocol::Amqp091(protocol) => protocol.set_reading(now, reading),
+        }
+    }
+
+    /// It takes no more input before it is told something.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Protocol::Amqp10(_) => false,
+            Protocol::Amqp091(protocol) => protocol.is_full(),
         }
     }
 
@@ -65,6 +113,7 @@ impl Protocol {
     pub(crate) fn assembled_size(&self) -> usize {
         match self {
             Protocol::Amqp10(protocol) => protocol.assembled_size(),
+            Protocol::Amqp091(protocol) => protocol.assembled_size(),
         }
     }
 
@@ -72,6 +121,7 @@ impl Protocol {
     pub(crate) fn bound_assembly(&mut self, size_max: usize) {
         match self {
             Protocol::Amqp10(protocol) => protocol.bound_assembly(size_max),
+            Protocol::Amqp091(protocol) => protocol.bound_assembly(size_max),
         }
     }
 
@@ -80,6 +130,7 @@ impl Protocol {
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
         match self {
             Protocol::Amqp10(protocol) => protocol.recycle(buffer),
+            Protocol::Amqp091(protocol) => protocol.recycle(buffer),
         }
     }
 
@@ -88,6 +139,10 @@ impl Protocol {
         match self {
             Protocol::Amqp10(protocol) => {
                 protocol.close(Some(ErrorSpec { condition: "amqp:connection:forced", description }));
+            }
+            Protocol::Amqp091(protocol) => {
+                let reply_code = ReplyCode::ConnectionForced;
+                protocol.close(Some(amqp091::ErrorSpec { reply_code, text: description }));
             }
         }
     }
@@ -98,18 +153,22 @@ impl Protocol {
     pub(crate) fn sasl_challenge(&mut self, challenge: &[u8]) {
         match self {
             Protocol::Amqp10(protocol) => protocol.sasl_challenge(challenge),
+            Protocol::Amqp091(protocol) => protocol.sasl_challenge(challenge),
         }
     }
 
+    /// 0-9-1 has no place for what the mechanism says at the end.
     pub(crate) fn accept_credentials(&mut self, additional_data: Option<&[u8]>) {
         match self {
             Protocol::Amqp10(protocol) => protocol.sasl_outcome(SaslCode::Ok, additional_data),
+            Protocol::Amqp091(protocol) => protocol.sasl_outcome(true),
         }
     }
 
     pub(crate) fn refuse_credentials(&mut self) {
         match self {
             Protocol::Amqp10(protocol) => protocol.sasl_outcome(SaslCode::Auth, None),
+            Protocol::Amqp091(protocol) => protocol.sasl_outcome(false),
         }
     }
 }
@@ -120,6 +179,7 @@ impl Protocol {
     pub(crate) fn can_send(&self, link: LinkId) -> SendReadiness {
         match self {
             Protocol::Amqp10(protocol) => protocol.can_send(link),
+            Protocol::Amqp091(protocol) => protocol.can_send(link),
         }
     }
 
@@ -128,6 +188,7 @@ impl Protocol {
     pub(crate) fn credit(&self, link: LinkId) -> u32 {
         match self {
             Protocol::Amqp10(protocol) => protocol.credit(link),
+            Protocol::Amqp091(protocol) => protocol.credit(link),
         }
     }
 
@@ -136,6 +197,27 @@ impl Protocol {
     pub(crate) fn poll_outcome(&mut self) -> Option<Disposed> {
         match self {
             Protocol::Amqp10(protocol) => protocol.poll_outcome(),
+            Protocol::Amqp091(protocol) => protocol.poll_outcome(),
+        }
+    }
+
+    /// Nothing is left to send (AMQP 1.0 §2.6.7), or for the `get` of a channel.
+    pub(crate) fn drained(&mut self, link: LinkId) {
+        match self {
+            Protocol::Amqp10(protocol) => protocol.drained(link),
+            Protocol::Amqp091(protocol) => protocol.get_empty(link),
+        }
+    }
+
+    /// The consumer of a link is gone.
+    pub(crate) fn end_consumer(&mut self, link: LinkId, error: ErrorSpec<'_>) {
+        match self {
+            Protocol::Amqp10(protocol) => protocol.detach(link, true, Some(error)),
+            Protocol::Amqp091(protocol) => {
+                // One that has asked for a message is told that there is none.
+                protocol.get_empty(link);
+                protocol.cancel(link);
+            }
         }
     }
 
@@ -143,11 +225,32 @@ impl Protocol {
     pub(crate) fn link_name(&self, link: LinkId) -> Option<&str> {
         match self {
             Protocol::Amqp10(protocol) => protocol.link_name(link),
+            Protocol::Amqp091(protocol) => protocol.link_name(link),
         }
     }
 }
 
-/// What only AMQP 1.0 has. Nothing that speaks another protocol has links of which it is asked for.
+/// Links on which we receive.
+impl Protocol {
+    /// The peer shall send no more on a link for now. A channel cannot be told that: its connection is.
+    pub(crate) fn stop_producer(&mut self, link: LinkId) {
+        match self {
+            Protocol::Amqp10(protocol) => protocol.grant_credit(link, 0, false),
+            Protocol::Amqp091(protocol) => protocol.set_blocked(Some("a queue is full")),
+        }
+    }
+
+    /// The peer may send so many messages.
+    #[inline]
+    pub(crate) fn grant_credit(&mut self, link: LinkId, credit: u32, drain: bool) {
+        match self {
+            Protocol::Amqp10(protocol) => protocol.grant_credit(link, credit, drain),
+            Protocol::Amqp091(_) => {}
+        }
+    }
+}
+
+/// What only AMQP 1.0 has. A connection that speaks another protocol has no links for which it is asked.
 macro_rules! amqp10_alone {
     ($(fn $name:ident(&mut self $(, $argument:ident: $type:ty)*);)*) => {
         impl Protocol {
@@ -156,6 +259,7 @@ macro_rules! amqp10_alone {
                 pub(crate) fn $name(&mut self $(, $argument: $type)*) {
                     match self {
                         Protocol::Amqp10(protocol) => protocol.$name($($argument),*),
+                        Protocol::Amqp091(_) => {}
                     }
                 }
             )*
@@ -168,8 +272,6 @@ amqp10_alone! {
     fn accept_attach(&mut self, link: LinkId, answer: &AttachAnswer<'_>);
     fn refuse_attach(&mut self, link: LinkId, error: ErrorSpec<'_>);
     fn detach(&mut self, link: LinkId, closed: bool, error: Option<ErrorSpec<'_>>);
-    fn grant_credit(&mut self, link: LinkId, credit: u32, drain: bool);
-    fn drained(&mut self, link: LinkId);
     fn settle(&mut self, link: LinkId, delivery_id: u32, state: &DeliveryState<'_>);
     fn settle_sent(&mut self, link: LinkId, delivery_id: u32, outcome: Option<&DeliveryState<'_>>);
     fn set_transaction(&mut self, link: LinkId, transaction: Option<TransactionId>);
@@ -184,6 +286,7 @@ impl Protocol {
     pub(crate) fn transaction(&self, link: LinkId) -> Option<TransactionId> {
         match self {
             Protocol::Amqp10(protocol) => protocol.transaction(link),
+            Protocol::Amqp091(_) => None,
         }
     }
 
@@ -192,6 +295,7 @@ impl Protocol {
     pub(crate) fn has_missed_outcomes(&self) -> bool {
         match self {
             Protocol::Amqp10(protocol) => protocol.has_missed_outcomes(),
+            Protocol::Amqp091(_) => false,
         }
     }
 
@@ -200,6 +304,7 @@ impl Protocol {
     pub(crate) fn is_posting(&self, transaction: &TransactionId) -> bool {
         match self {
             Protocol::Amqp10(protocol) => protocol.is_posting(transaction),
+            Protocol::Amqp091(_) => false,
         }
     }
 
@@ -208,6 +313,8 @@ impl Protocol {
     pub(crate) fn send_more(&mut self, link: LinkId, remaining: &[u8]) -> Progress {
         match self {
             Protocol::Amqp10(protocol) => protocol.send_more(link, remaining),
+            // Its messages are written whole.
+            Protocol::Amqp091(_) => Progress::NotReady(SendReadiness::Detached),
         }
     }
 }

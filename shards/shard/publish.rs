@@ -27,6 +27,7 @@ use crate::mail::{
 use crate::management;
 use crate::message::Message;
 use crate::producers::ProducerAt;
+use crate::protocol::Protocol;
 use crate::subscription::Publisher;
 use crate::transaction::transaction_id;
 
@@ -88,8 +89,8 @@ pub(crate) enum Destination {
     Queue(QueueAt),
     /// To the management node.
     Management,
-    /// To this shard, which knows the name or makes the queue.
-    Named(usize, Box<str>),
+    /// To this shard, with all that is handed off to it.
+    HandedOff(usize, HandoffTarget),
     Topic(Arc<Routes>),
     Nowhere(PublishOutcome),
 }
@@ -119,7 +120,7 @@ impl Shard {
             },
             Route::Anonymous => self.destination_of(now, &message),
             Route::Management => Destination::Management,
-            Route::Resolving => Destination::Nowhere(PublishOutcome::NoQueue),
+            Route::Resolving | Route::Exchange => Destination::Nowhere(PublishOutcome::NoQueue),
         };
         self.send_to(now, slot, destination, delivery, message);
     }
@@ -172,7 +173,7 @@ impl Shard {
                 return;
             }
             Destination::Queue(at) => (at.shard, HandoffTarget::Queue(at.queue)),
-            Destination::Named(shard, name) => (shard, HandoffTarget::Name(name)),
+            Destination::HandedOff(shard, target) => (shard, target),
         };
         let handoff =
             HandoffMessage { link: link_ref, delivery_id, settled, target, user, transaction, message };
@@ -269,7 +270,7 @@ impl Shard {
         };
         let home = self.home_of(&name);
         if home != self.index {
-            return Destination::Named(home, name.into());
+            return Destination::HandedOff(home, HandoffTarget::Name(name.into()));
         }
         match self.find_or_create(now, &name) {
             Ok(queue) => Destination::Queue(QueueAt { shard: home, queue }),
@@ -358,7 +359,7 @@ impl Shard {
     /// Messages from another shard arrive at their queues' home.
     pub(crate) fn on_handoff(&mut self, now: u64, from: usize, mut handoff: Handoff) {
         let mark = self.said();
-        let Handoff { messages, answers } = &mut handoff;
+        let Handoff { messages, answers, returned } = &mut handoff;
         debug_assert!(answers.is_empty());
         let mut coming = messages.drain(..);
         let mut rest = Vec::new();
@@ -371,6 +372,21 @@ impl Shard {
             let outcome = match target {
                 HandoffTarget::Queue(queue) => self.store(now, queue, arrival),
                 HandoffTarget::Name(name) => self.store_by_name(now, &name, arrival),
+                HandoffTarget::Existing { name, is_mandatory } => match self.queues.find(&name) {
+                    Some(queue) => self.store(now, queue, arrival),
+                    None => {
+                        let Arrival { message, user, .. } = arrival;
+                        let target = HandoffTarget::Existing { name, is_mandatory };
+                        let refused =
+                            HandoffMessage { link, delivery_id, settled, target, user, transaction, message };
+                        if is_mandatory {
+                            returned.push(refused);
+                        } else {
+                            self.dissolve(refused.message);
+                        }
+                        PublishOutcome::NoQueue
+                    }
+                },
                 HandoffTarget::Queues { routed, container } => {
                     let publisher = Publisher { origin, container };
                     self.store_in_all(now, &routed, publisher, arrival)
@@ -395,7 +411,7 @@ impl Shard {
         }
         drop(coming);
         if !rest.is_empty() {
-            self.turn.put_back(from, Handoff { messages: rest, answers: Vec::new() });
+            self.turn.put_back(from, Handoff { messages: rest, ..Handoff::default() });
         }
         self.answer_handoff_kept(mark, from, handoff);
     }
@@ -421,7 +437,9 @@ impl Shard {
                     | Refusal::Filters
                     | Refusal::Priorities
                     | Refusal::Locked
-                    | Refusal::Stolen => PublishOutcome::NoRoom,
+                    | Refusal::Stolen
+                    | Refusal::Exclusive
+                    | Refusal::InUse => PublishOutcome::NoRoom,
                 }
             }
         }
@@ -429,6 +447,9 @@ impl Shard {
 
     /// The home's answer to messages that were handed off.
     pub(crate) fn on_stored(&mut self, now: u64, from: usize, mut handoff: Handoff) {
+        for returned in handoff.returned.drain(..) {
+            self.on_returned(returned);
+        }
         for stored in handoff.answers.drain(..) {
             self.on_run_stored(now, from, &stored);
         }
@@ -486,6 +507,10 @@ impl Shard {
     pub(crate) fn answer(&mut self, slot: ConnectionSlot, delivery: Delivery, outcome: PublishOutcome) {
         let Delivery { link, delivery_id, settled, transaction } = delivery;
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        if let Protocol::Amqp091(_) = connection.protocol {
+            self.answer_channel_message(slot, delivery, outcome);
+            return;
+        }
         if outcome != PublishOutcome::Stored {
             self.counters.count_refused(outcome);
             let is_topic = connection.producer_mut(link).is_some_and(|it| it.topic.is_some());

@@ -29,7 +29,7 @@ use crate::deliver::Owner;
 use crate::destinations::{Destination, DestinationRule, Destinations};
 use crate::durability::{Closing, Kept};
 use crate::limits::{QUEUES_MAX, TURN_QUEUES_EXPIRED_MAX, TURN_QUEUES_REVIEWED_MAX};
-use crate::mail::{Ending, Mail, Refusal};
+use crate::mail::{ConnectionId, ConsumeRequest, Ending, Mail, Refusal};
 use crate::management;
 use crate::producers::Producers;
 use crate::subscription::Subscription;
@@ -52,8 +52,12 @@ pub(crate) struct QueueNode {
     pub(crate) destination: Destination,
     /// It keeps something: see `kept`.
     pub(crate) waiting_rules: bool,
-    /// Attached consumers, browsers included.
+    /// Attached consumers, browsers included. Not those of channels that take single messages, or were cancelled.
     pub(crate) consumers: u32,
+    /// One of them is to be the only one.
+    pub(crate) is_taken: bool,
+    /// The connection that it lives as long as. Nobody else may have its messages.
+    pub(crate) owner: Option<ConnectionId>,
     pub(crate) producers: Producers,
     /// Dead letters that could not be stored where they go, or went round in a circle.
     pub(crate) dead_letters_lost: u64,
@@ -323,6 +327,8 @@ impl Shard {
             destination,
             waiting_rules: false,
             consumers: 0,
+            is_taken: false,
+            owner: None,
             producers: Producers::default(),
             dead_letters_lost: 0,
             had_consumer: false,
@@ -467,10 +473,51 @@ impl Shard {
         Ok(consumer)
     }
 
+    /// Attaches a consumer of this connection to a queue of this shard by its name. One of a channel finds what is there, others make it.
+    pub(crate) fn attach_to_named(
+        &mut self,
+        now: u64,
+        connection: ConnectionId,
+        request: &ConsumeRequest,
+        spec: ConsumerSpec,
+    ) -> Result<(QueueId, ConsumerId), Refusal> {
+        let found = self.queue_for(connection, &request.queue);
+        let queue = match (found, request.channel) {
+            (Ok(queue), _) => queue,
+            (Err(Refusal::NotFound), None) => self.find_or_create(now, &request.queue)?,
+            (Err(refusal), _) => return Err(refusal),
+        };
+        let node = self.queues.get(queue).ok_or(Refusal::NotFound)?;
+        let (gets, exclusive) = request.channel.map_or((false, false), |it| (it.gets, it.exclusive));
+        if !gets && (node.is_taken || exclusive && node.consumers > 0) {
+            return Err(Refusal::InUse);
+        }
+        let had_consumer = node.had_consumer;
+        let consumer = self.attach_to_queue(now, queue, spec)?;
+        if let Some(node) = self.queues.get_mut(queue) {
+            node.is_taken |= exclusive;
+            node.unused_since = now;
+            if gets {
+                node.consumers -= 1;
+                node.had_consumer = had_consumer;
+            }
+        }
+        self.getters += u32::from(gets);
+        Ok((queue, consumer))
+    }
+
+    /// A queue is used, though nothing is attached to it.
+    pub(crate) fn note_used(&mut self, now: u64, queue: QueueId) {
+        if let Some(node) = self.queues.get_mut(queue) {
+            node.unused_since = now;
+        }
+    }
+
     /// A consumer of the queue was closed, `closed`: with its terminus. A queue that goes with its last one is deleted.
     pub(crate) fn note_consumer_closed(&mut self, now: u64, queue: QueueId, closed: bool) {
         let Some(node) = self.queues.get_mut(queue) else { return };
         node.consumers -= 1;
+        node.is_taken = false;
         if node.consumers == 0 && node.waiting_rules {
             self.apply_properties(now, queue);
         }
@@ -533,7 +580,8 @@ impl Shard {
                 }
             }
             Owner::Target { index } => {
-                if let Some(HomeTarget { shard, link, .. }) = self.targets.remove(index) {
+                if let Some(HomeTarget { shard, link, gets, .. }) = self.targets.remove(index) {
+                    self.getters -= u32::from(gets);
                     self.post(shard, Lane::Control, Mail::ConsumerGone { link, ending });
                 }
             }

@@ -236,6 +236,7 @@ impl Shard {
                 }
                 let Some(Link::Consumer(consumer)) = connection.unbind(link) else { return };
                 let was_seen = consumer.was_seen();
+                let (is_counted, gets) = (consumer.is_one_of_the_queue(), consumer.gets());
                 match consumer.at {
                     ConsumerAt::Nowhere(pending) => {
                         let link = LinkRef { connection: id, link, attachment: consumer.attachment };
@@ -243,7 +244,10 @@ impl Shard {
                             self.end_subscription_anywhere(now, &pending.request.queue, link);
                         }
                     }
-                    ConsumerAt::Here(id) => self.close_consumer_here(now, id, was_seen, closed),
+                    ConsumerAt::Here(id) => {
+                        self.getters -= u32::from(gets);
+                        self.close_consumer_here(now, id, (was_seen, closed), is_counted);
+                    }
                     ConsumerAt::Elsewhere(target) => {
                         connection.targets -= 1;
                         let mail = Mail::CloseConsumer { consumer: target.consumer, was_seen, closed };
@@ -270,14 +274,16 @@ impl Shard {
         &mut self,
         now: u64,
         consumer: ConsumerId,
-        was_seen: bool,
-        closed: bool,
+        (was_seen, closed): (bool, bool),
+        is_counted: bool,
     ) {
         let oldest_written = if was_seen { self.engine.oldest_held(consumer) } else { None };
         let queue = self.engine.explain(consumer).map(|view| view.queue);
         self.engine.close_consumer(now, consumer, oldest_written);
-        if let Some(queue) = queue {
-            self.note_consumer_closed(now, queue, closed);
+        match queue {
+            Some(queue) if is_counted => self.note_consumer_closed(now, queue, closed),
+            Some(queue) => self.note_unused(now, queue),
+            None => {}
         }
     }
 
@@ -306,13 +312,14 @@ impl Shard {
                 transactions.forget_link(link, Failure::QueueGone);
             }
             connection.targets -= u32::from(matches!(consumer.at, ConsumerAt::Elsewhere(_)));
+            self.getters -= u32::from(matches!(consumer.at, ConsumerAt::Here(_)) && consumer.gets());
         }
         let (condition, description) = match ending {
             Ending::Deleted => ("amqp:resource-deleted", "the queue was deleted"),
             Ending::Stolen => ("amqp:link:stolen", "the subscription's link was attached elsewhere"),
         };
         let error = ErrorSpec { condition, description };
-        connection.protocol.detach(link, true, Some(error));
+        connection.protocol.end_consumer(link, error);
         self.touch(slot);
     }
 }

@@ -16,13 +16,15 @@ use std::sync::Arc;
 
 use corelane_engine::{Engine, EntryView, Limits, Place, QueueId, Stored};
 use corelane_mailbox::Lane;
-use corelane_protocol::amqp10::{self, LinkId};
+use corelane_protocol::LinkId;
 
+use crate::amqp091::Purge;
 use crate::buffers::Buffers;
 use crate::connection::{Connection, Hold, QueueAt};
 use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::dead_letters::{DeadLetterOnItsWay, DeadLetters};
+use crate::deliver::Scratch;
 use crate::destinations::Destinations;
 use crate::durability::Durability;
 use crate::effect::Effect;
@@ -30,8 +32,9 @@ use crate::event::{ConnectionSlot, Event, Peer, Socket};
 use crate::failure::Failure;
 use crate::home::queue_home;
 use crate::limits::{
-    CONTRADICTION_WARNINGS_MAX, DROP_WARNINGS_MAX, HIDDEN_WARNINGS_MAX, KEPT_WARNINGS_MAX, LOST_WARNINGS_MAX,
-    OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX, UNHEARD_WARNINGS_MAX, UNREADABLE_WARNINGS_MAX,
+    ARGUMENT_WARNINGS_MAX, CONTRADICTION_WARNINGS_MAX, DROP_WARNINGS_MAX, HIDDEN_WARNINGS_MAX,
+    KEPT_WARNINGS_MAX, LOST_WARNINGS_MAX, OUTPUT_BYTES_MAX, TRANSACTION_WARNINGS_MAX, UNHEARD_WARNINGS_MAX,
+    UNREADABLE_WARNINGS_MAX,
 };
 use crate::mail::{Arrived, ConnectionId, Mail};
 use crate::management::Management;
@@ -39,7 +42,7 @@ use crate::message::Message;
 use crate::participant::Participations;
 use crate::peers::Peers;
 use crate::producers::ProducerAt;
-use crate::protocol::Protocol;
+use crate::protocol::{Offers, Protocol};
 use crate::queues::Queues;
 use crate::statistics::Statistics;
 use crate::target::HomeTargets;
@@ -63,9 +66,9 @@ pub struct ShardConfig {
     /// Tells this run of the process from others; part of the names of dynamic nodes.
     pub boot: u64,
     /// What connections over the loopback interface are offered and held to.
-    pub loopback: Arc<amqp10::Config>,
+    pub loopback: Offers,
     /// The same for connections from anywhere else.
-    pub elsewhere: Arc<amqp10::Config>,
+    pub elsewhere: Offers,
     /// The properties of destinations.
     pub destinations: Destinations,
     /// Bytes of messages in all queues of this shard. When it is used up, messages are refused.
@@ -88,8 +91,8 @@ pub struct Shard {
     pub(crate) index: usize,
     pub(crate) shards: usize,
     pub(crate) boot: u64,
-    loopback: Arc<amqp10::Config>,
-    elsewhere: Arc<amqp10::Config>,
+    pub(crate) loopback: Offers,
+    pub(crate) elsewhere: Offers,
     pub(crate) destinations: Arc<Destinations>,
     /// As they were when the shard began: they say where queues live, which does not change.
     began_with: Arc<Destinations>,
@@ -125,7 +128,13 @@ pub struct Shard {
     pub(crate) turn: TurnLine,
     /// Connections that wait to move to another shard.
     pub(crate) moving: Vec<ConnectionSlot>,
-    pub(crate) head: Vec<u8>,
+    pub(crate) scratch: Scratch,
+    /// Connections that can go on with what waits inside them.
+    pub(crate) resuming: Vec<ConnectionSlot>,
+    /// Queues that are being emptied for channels.
+    pub(crate) purges: VecDeque<Purge>,
+    /// Consumers here that take single messages.
+    pub(crate) getters: u32,
     pub(crate) effects: Vec<Effect>,
     pub(crate) counters: Counters,
     pub(crate) statistics: Statistics,
@@ -153,6 +162,8 @@ pub struct Shard {
     pub(crate) transaction_warnings: Warnings,
     /// Of queues that keep what rules change.
     pub(crate) kept_warnings: Warnings,
+    /// Of arguments of queues that mean nothing.
+    pub(crate) argument_warnings: Warnings,
     /// Of requests that were carried to their end for clients that had gone.
     pub(crate) unheard_warnings: Warnings,
     pub(crate) durability: Option<Box<Durability>>,
@@ -221,7 +232,10 @@ impl Shard {
             waiting_for_others: VecDeque::new(),
             turn: TurnLine::new(config.shards),
             moving: Vec::new(),
-            head: Vec::new(),
+            scratch: Scratch::default(),
+            resuming: Vec::new(),
+            purges: VecDeque::new(),
+            getters: 0,
             effects: Vec::new(),
             counters: Counters::default(),
             statistics: Statistics::default(),
@@ -238,6 +252,7 @@ impl Shard {
             unreadable_warnings: Warnings::new(UNREADABLE_WARNINGS_MAX),
             transaction_warnings: Warnings::new(TRANSACTION_WARNINGS_MAX),
             kept_warnings: Warnings::new(KEPT_WARNINGS_MAX),
+            argument_warnings: Warnings::new(ARGUMENT_WARNINGS_MAX),
             unheard_warnings: Warnings::new(UNHEARD_WARNINGS_MAX),
             durability: None,
             ready_said: false,
@@ -267,12 +282,14 @@ impl Shard {
     /// Ends a turn: timers, bounded deliveries, gathered settlements and mail; asks for the flushes that are due.
     pub fn finish_turn(&mut self, now: u64) -> Turn {
         self.resume_line(now);
+        self.run_resumed(now);
         let mut more_work = self.run_timers(now);
         more_work |= self.engine.run_slice(now);
         more_work |= self.run_dead_letters(now);
         more_work |= self.review_queues(now);
         more_work |= self.release_producers();
         more_work |= self.run_management(now);
+        more_work |= self.run_purges(now);
         more_work |= self.run_deliveries(now);
         more_work |= self.run_journal(now);
         self.answer_unpulled(now);
@@ -289,7 +306,7 @@ impl Shard {
             let first = !std::mem::replace(&mut self.stopped, true);
             more_work |= self.stop_journal(now, first);
         }
-        more_work |= !self.turn.is_empty();
+        more_work |= !self.turn.is_empty() || !self.resuming.is_empty();
         Turn { more_work, next_deadline: self.next_deadline() }
     }
 
@@ -400,8 +417,8 @@ impl Shard {
     }
 
     fn on_accepted(&mut self, now: u64, socket: Socket, peer: Peer) {
-        let config = if peer.loopback { &self.loopback } else { &self.elsewhere };
-        let protocol = Protocol::Amqp10(amqp10::Connection::server(config.clone(), now));
+        let offers = if peer.loopback { &self.loopback } else { &self.elsewhere };
+        let protocol = Protocol::new(offers, now);
         let slot = self.connections.insert_new(peer, protocol);
         self.effects.push(Effect::Register { connection: slot, socket });
         if self.stopping {
@@ -428,7 +445,7 @@ impl Shard {
     pub(crate) fn advance(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         match connection.hold {
-            None | Some(Hold::Credentials | Hold::Move { .. } | Hold::Turn) => {}
+            None | Some(Hold::Credentials | Hold::Move { .. } | Hold::Turn | Hold::Answers { .. }) => {}
             Some(Hold::Lane { to }) => {
                 if self.peers.has_room(to) {
                     self.release_hold(now, slot);
@@ -448,7 +465,8 @@ impl Shard {
         connection.hold = None;
         self.parse_waiting(now, slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        if connection.hold.is_none() && connection.reading_stopped && !connection.closing {
+        let takes_input = connection.hold.is_none() && !connection.protocol.is_full();
+        if takes_input && connection.reading_stopped && !connection.closing {
             connection.reading_stopped = false;
             connection.protocol.set_reading(now, true);
             self.effects.push(Effect::Reading { connection: slot, on: true });
@@ -565,6 +583,8 @@ impl Shard {
                 self.on_close_consumer(now, consumer, was_seen, closed)
             }
             Mail::ConsumerGone { link, ending } => self.on_consumer_gone(link, ending),
+            Mail::ConsumerCancelled { consumer } => self.on_consumer_cancelled(now, consumer),
+            Mail::Channel(mail) => self.on_channel_mail(now, from, mail),
             Mail::Renew(renewals) => {
                 for renewal in renewals {
                     self.renew_here(now, renewal);
@@ -616,7 +636,7 @@ impl Shard {
     /// Bytes of messages that queues may hold.
     /// Bytes of the largest message that is taken.
     pub(crate) fn message_size_max(&self) -> u64 {
-        self.loopback.max_message_size.max(self.elsewhere.max_message_size)
+        self.loopback.amqp10.max_message_size.max(self.elsewhere.amqp10.max_message_size)
     }
 
     pub(crate) fn memory_max(&self) -> u64 {

@@ -172,6 +172,10 @@ pub(crate) struct HomeTarget {
     unacknowledged_bytes: usize,
     check_due: bool,
     browse: bool,
+    /// Of a channel: it takes single messages.
+    pub(crate) gets: bool,
+    /// Of a channel: it gets nothing more.
+    is_cancelled: bool,
     /// How many were posted when the queue last had nothing more.
     caught_up: u32,
 }
@@ -281,8 +285,7 @@ impl Shard {
             self.subscribe(now, claim, &request.queue, (**terms).clone());
             return;
         }
-        let queue = self.find_or_create(now, &request.queue);
-        let result = queue.and_then(|queue| self.attach_target(now, from, link, queue, request));
+        let result = self.attach_named_target(now, from, link, request);
         self.post(from, Lane::Control, Mail::Consuming { link, result });
     }
 
@@ -296,8 +299,28 @@ impl Shard {
     ) -> Result<ConsumerId, Refusal> {
         let index = self.targets.slab.vacant_key() as u32;
         let spec = request.spec(Owner::Target { index }.pack())?;
-        let browse = request.browse;
         let consumer = self.attach_to_queue(now, queue, spec)?;
+        self.insert_target(from, link, consumer, request);
+        Ok(consumer)
+    }
+
+    /// The same, of a queue by its name.
+    fn attach_named_target(
+        &mut self,
+        now: u64,
+        from: usize,
+        link: LinkRef,
+        request: &ConsumeRequest,
+    ) -> Result<ConsumerId, Refusal> {
+        let index = self.targets.slab.vacant_key() as u32;
+        let spec = request.spec(Owner::Target { index }.pack())?;
+        let (_, consumer) = self.attach_to_named(now, link.connection, request, spec)?;
+        self.insert_target(from, link, consumer, request);
+        Ok(consumer)
+    }
+
+    fn insert_target(&mut self, from: usize, link: LinkRef, consumer: ConsumerId, request: &ConsumeRequest) {
+        let browse = request.browse;
         self.targets.slab.insert(HomeTarget {
             link,
             shard: from,
@@ -310,9 +333,10 @@ impl Shard {
             unacknowledged_bytes: 0,
             check_due: false,
             browse,
+            gets: request.channel.is_some_and(|terms| terms.gets),
+            is_cancelled: false,
             caught_up: 0,
         });
-        Ok(consumer)
     }
 
     /// The target that a consumer belongs to; none if it is closed.
@@ -344,8 +368,12 @@ impl Shard {
         }
         let to = target.shard;
         let pull = target.drain.is_some();
+        let gets = target.gets && loan.flow;
         if loan.flow {
             self.engine.flow_received(consumer);
+        }
+        if gets && let Some(queue) = self.engine.queue_of(consumer) {
+            self.note_used(now, queue);
         }
         self.engine.set_notify_work_desired(now, consumer, desire);
         // Paused for its unacknowledged bytes it goes on when they are acknowledged, and is asked to pull again then.
@@ -388,8 +416,32 @@ impl Shard {
 
     pub(crate) fn on_close_consumer(&mut self, now: u64, consumer: ConsumerId, was_seen: bool, closed: bool) {
         if let Some(Owner::Target { index }) = self.engine.owner(consumer).map(Owner::unpack) {
-            self.targets.remove(index);
-            self.close_consumer_here(now, consumer, was_seen, closed);
+            let target = self.targets.remove(index);
+            let (gets, is_cancelled) = target.map_or((false, false), |it| (it.gets, it.is_cancelled));
+            self.getters -= u32::from(gets);
+            let is_counted = !gets && !is_cancelled;
+            self.close_consumer_here(now, consumer, (was_seen, closed), is_counted);
+        }
+    }
+
+    pub(crate) fn on_consumer_cancelled(&mut self, now: u64, consumer: ConsumerId) {
+        if let Some(target) = self.target_of(consumer) {
+            target.is_cancelled = true;
+            if let Some(queue) = self.engine.queue_of(consumer) {
+                self.note_consumer_closed(now, queue, false);
+            }
+        }
+    }
+
+    /// Whether a consumer takes single messages, and is told how many are left.
+    pub(crate) fn is_getter(&mut self, consumer: ConsumerId) -> bool {
+        match self.engine.owner(consumer).map(Owner::unpack) {
+            Some(Owner::Target { index }) => self.targets.at(index).is_some_and(|target| target.gets),
+            Some(Owner::Connection { index, link }) => {
+                let connection = self.connections.at(index);
+                connection.and_then(|(_, it)| it.consumer_mut(link)).is_some_and(|consumer| consumer.gets())
+            }
+            None => false,
         }
     }
 
@@ -486,7 +538,7 @@ impl Shard {
         let RemoteDelivery { place, acquisition, counts, message, .. } = delivery;
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let written = crate::deliver::write(
-            &mut self.head,
+            &mut self.scratch,
             now,
             connection,
             link,

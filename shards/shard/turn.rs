@@ -92,7 +92,7 @@ impl TurnLine {
         match self.handoffs[here].back_mut() {
             Some(last) if last.messages.len() < HANDOFF_BATCH_MAX => last.messages.push(message),
             Some(_) | None => {
-                self.handoffs[here].push_back(Handoff { messages: vec![message], answers: Vec::new() })
+                self.handoffs[here].push_back(Handoff { messages: vec![message], ..Handoff::default() })
             }
         }
     }

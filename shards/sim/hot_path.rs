@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use corelane_protocol::amqp10::{self, LinkId};
-use corelane_shard::{ConnectionSlot, Destinations, Effect, Event, Peer, Shard, ShardConfig, Socket};
+use corelane_protocol::amqp091;
+use corelane_shard::{ConnectionSlot, Destinations, Effect, Event, Offers, Peer, Shard, ShardConfig, Socket};
 use corelane_wire::amqp10::{Header, Properties, Value};
 
 use crate::client::{Client, ReceiverOptions, SenderOptions};
@@ -73,13 +74,14 @@ impl HotPath {
 
     /// With so many others on the queue.
     pub fn with_crowd(size: usize, crowd: Option<(Crowd, usize)>) -> Self {
-        let config = Arc::new(amqp10::Config::default());
+        let (amqp10, amqp091) = (amqp10::Config::default(), amqp091::Config::default());
+        let offers = Offers { amqp10: Arc::new(amqp10), amqp091: Arc::new(amqp091) };
         let shard = Shard::new(ShardConfig {
             index: 0,
             shards: 1,
             boot: 1,
-            loopback: config.clone(),
-            elsewhere: config,
+            loopback: offers.clone(),
+            elsewhere: offers,
             destinations: Destinations::new(Vec::new(), true),
             memory: 1 << 40,
             transaction_timeout_us: 0,

@@ -12,6 +12,7 @@
 
 mod backing_up;
 mod changing;
+mod channel_client;
 mod checkers;
 mod client;
 mod crashing;
@@ -38,6 +39,7 @@ mod vanishing;
 mod workload;
 mod world;
 
+pub use channel_client::ChannelClient;
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
 pub use crashing::{CrashOptions, CrashReport, Crashing, crash_progress};
 pub use disk::{Disk, DiskSetup};

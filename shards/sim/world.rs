@@ -1,14 +1,16 @@
 //! What carries bytes and mail, and who acts next?
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use corelane_protocol::amqp10::{self, Sasl};
+use corelane_protocol::amqp091;
 use corelane_shard::{
     BackupRefusal, Barrier, ConnectionSlot, DestinationRule, Destinations, Effect, Event, Image, Lane, Mail,
-    Peer, SaslReply, Shard, ShardConfig, Socket, home_shard,
+    Offers, Peer, SaslReply, Shard, ShardConfig, Socket, home_shard,
 };
 
+use crate::channel_client::ChannelClient;
 use crate::client::Client;
 use crate::disk::{Disk, DiskSetup};
 use crate::random::Random;
@@ -74,6 +76,8 @@ pub struct World {
     pub now: u64,
     pub shards: Vec<Shard>,
     pub clients: Vec<Client>,
+    /// Those that speak 0-9-1, by their number among all. What stands in for them there does nothing.
+    channel_clients: BTreeMap<usize, ChannelClient>,
     /// None if nothing is kept.
     pub disks: Vec<Disk>,
     pub(crate) setup: Setup,
@@ -160,6 +164,7 @@ impl World {
             now: 1_000_000_000_000_000,
             shards: Vec::new(),
             clients: Vec::new(),
+            channel_clients: BTreeMap::new(),
             disks: (0..setup.shards).zip(setup.disk.iter().cycle().cloned()).map(disk).collect(),
             setup: setup.clone(),
             boot: 0,
@@ -204,13 +209,17 @@ impl World {
             sasl,
             ..amqp10::Config::default()
         });
+        let login = amqp091::Login::Server { mechanisms: vec!["PLAIN".into()] };
+        let amqp091 =
+            amqp091::Config { login, max_message_size: setup.message_size_max, ..amqp091::Config::default() };
+        let offers = Offers { amqp10: config, amqp091: Arc::new(amqp091) };
         let shard = |index| {
             Shard::new(ShardConfig {
                 index,
                 shards: setup.shards,
                 boot: 7 + u64::from(self.boot),
-                loopback: config.clone(),
-                elsewhere: config.clone(),
+                loopback: offers.clone(),
+                elsewhere: offers.clone(),
                 destinations: Destinations::new(setup.rules.clone(), setup.auto_create),
                 memory: setup.memory,
                 transaction_timeout_us: setup.transaction_timeout_us,
@@ -251,6 +260,31 @@ impl World {
         let client = self.clients.len();
         let config = amqp10::Config { container_id: container.into(), ..self.client_config.clone() };
         self.clients.push(Client::new(config, self.now));
+        self.accept(shard, client);
+        // Without a login all is sent at once.
+        if self.client_config.sasl != Sasl::Absent {
+            self.run();
+        }
+        self.clients[client].begin();
+        client
+    }
+
+    /// A client that speaks 0-9-1, accepted by this shard.
+    pub fn connect_channels(&mut self, shard: usize) -> usize {
+        let number = self.clients.len();
+        self.clients.push(Client::new(self.client_config.clone(), self.now));
+        self.channel_clients.insert(number, ChannelClient::new(self.now));
+        self.accept(shard, number);
+        self.run();
+        number
+    }
+
+    /// The client of this number, which speaks 0-9-1.
+    pub fn channel_client(&mut self, number: usize) -> &mut ChannelClient {
+        self.channel_clients.get_mut(&number).expect("it was connected as one")
+    }
+
+    fn accept(&mut self, shard: usize, client: usize) {
         self.sockets.push(SimSocket {
             shard,
             slot: None,
@@ -266,12 +300,6 @@ impl World {
         });
         let peer = Peer { loopback: true, address: None };
         self.apply(shard, Event::Accepted { socket: Socket(client as u64), peer });
-        // Without a login all is sent at once.
-        if self.client_config.sasl != Sasl::Absent {
-            self.run();
-        }
-        self.clients[client].begin();
-        client
     }
 
     /// The shard that a client's connection is on.
@@ -419,8 +447,13 @@ impl World {
         if self.sockets[client].frozen {
             return false;
         }
-        let mut acted = self.clients[client].act(self.now);
-        let output = std::mem::take(self.clients[client].protocol.output());
+        let (mut acted, output) = match self.channel_clients.get_mut(&client) {
+            None => {
+                let client = &mut self.clients[client];
+                (client.act(self.now), std::mem::take(client.protocol.output()))
+            }
+            Some(client) => (client.act(self.now), std::mem::take(client.protocol.output())),
+        };
         acted |= !output.is_empty();
         let socket = &mut self.sockets[client];
         if socket.open {
@@ -431,7 +464,10 @@ impl World {
             && let Some(bytes) = socket.sending.take()
         {
             acted = true;
-            self.clients[client].input.extend_from_slice(&bytes);
+            match self.channel_clients.get_mut(&client) {
+                None => self.clients[client].input.extend_from_slice(&bytes),
+                Some(client) => client.input.extend_from_slice(&bytes),
+            }
             let (shard, slot) = (socket.shard, socket.slot);
             if let Some(connection) = slot {
                 self.apply(shard, Event::Flushed { connection, buffer: bytes });

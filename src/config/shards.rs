@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use corelane_protocol::amqp10::{Config, Sasl};
-use corelane_shard::ShardConfig;
+use corelane_protocol::amqp091;
 use corelane_shard::quantity::show_size;
+use corelane_shard::{Offers, ShardConfig};
 use corelane_wire::amqp10::{MapWriter, Value};
 
 use super::ServeSettings;
@@ -48,8 +49,8 @@ impl ServeSettings {
             index,
             shards,
             boot,
-            loopback: Arc::new(self.connection_config(true, shards)),
-            elsewhere: Arc::new(self.connection_config(false, shards)),
+            loopback: self.offers(true, shards),
+            elsewhere: self.offers(false, shards),
             destinations: self.destinations.clone(),
             memory: self.limits.memory / shards as u64,
             transaction_timeout_us: self.limits.transaction_timeout_us.unwrap_or(0),
@@ -59,6 +60,32 @@ impl ServeSettings {
     /// Which ways in are open.
     pub fn access_rules(&self) -> AccessRules {
         AccessRules { has_users: self.access.users.is_some(), allow_anonymous: self.access.allow_anonymous }
+    }
+
+    /// What connections are offered and held to, by where they come from.
+    fn offers(&self, loopback: bool, shards: usize) -> Offers {
+        Offers {
+            amqp10: Arc::new(self.connection_config(loopback, shards)),
+            amqp091: Arc::new(self.amqp091_config(loopback, shards)),
+        }
+    }
+
+    /// The same of connections that speak AMQP 0-9-1.
+    fn amqp091_config(&self, loopback: bool, shards: usize) -> amqp091::Config {
+        let mechanisms = self.access_rules().mechanisms(loopback).iter();
+        let mut mechanisms: Vec<Box<str>> = mechanisms.map(|name| Box::from(*name)).collect();
+        if mechanisms.iter().any(|name| **name == *"PLAIN") {
+            mechanisms.push("AMQPLAIN".into());
+        }
+        let message_size_max = self.message_size_max(shards);
+        let joined = message_size_max.saturating_mul(JOINED_MESSAGES);
+        amqp091::Config {
+            properties: product_of_0_9_1(),
+            login: amqp091::Login::Server { mechanisms },
+            max_message_size: message_size_max,
+            assembly_size_max: usize::try_from(joined).unwrap_or(usize::MAX),
+            ..amqp091::Config::default()
+        }
     }
 
     /// What AMQP 1.0 connections are offered and held to, by where they come from.
@@ -91,6 +118,14 @@ impl ServeSettings {
 fn container_id() -> String {
     let host = rustix::system::uname();
     format!("corelane@{}", host.nodename().to_string_lossy())
+}
+
+/// The properties of our start. Clients decide by product and version whether a prefetch count is each consumer's or the channel's: it
+/// is as in RabbitMQ since 3.3.
+fn product_of_0_9_1() -> Vec<(Box<str>, Box<str>)> {
+    let platform = concat!("Corelane ", env!("CARGO_PKG_VERSION"));
+    let pairs = [("product", "RabbitMQ"), ("version", "3.13.7"), ("platform", platform)];
+    pairs.map(|(name, value)| (name.into(), value.into())).into()
 }
 
 /// The properties of our open, as an encoded map.

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 
 from .broker import CONFIG, Broker
 
@@ -24,6 +25,7 @@ class Tools:
         self.output = output
         self.rhea_folder = os.path.join(output, "rhea")
         self.jms_folder = os.path.join(output, "jms")
+        self.pika_folder = os.path.join(output, "pika")
         os.makedirs(output, exist_ok=True)
         self.started = 0
 
@@ -34,6 +36,7 @@ class Tools:
     def prepare(self):
         self.prepare_rhea()
         self.prepare_jms()
+        self.prepare_pika()
 
     def prepare_rhea(self):
         source = os.path.join(self.suite_folder, "rhea")
@@ -75,6 +78,15 @@ class Tools:
                 "the JMS program",
                 ["javac", "-nowarn", "-cp", self.classpath(), "-d", self.jms_folder, *sources],
                 self.jms_folder,
+            )
+
+    def prepare_pika(self):
+        if not os.path.exists(os.path.join(self.pika_folder, "pika/__init__.py")):
+            os.makedirs(self.pika_folder, exist_ok=True)
+            fetch(
+                "pika",
+                [sys.executable, "-m", "pip", "install", "--quiet", "--target", self.pika_folder, "pika==1.4.4"],
+                self.pika_folder,
             )
 
     def classpath_file(self):

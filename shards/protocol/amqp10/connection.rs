@@ -215,6 +215,12 @@ impl Connection {
         }
     }
 
+    /// Nothing was read yet: the peer's first protocol header is still to come.
+    #[inline]
+    pub fn awaits_header(&self) -> bool {
+        self.phase == (Phase::Header { sasl_done: false })
+    }
+
     /// The bytes to be sent. The caller may swap the buffer for an empty one.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output

@@ -142,6 +142,11 @@ impl Declared {
         Ok(declared)
     }
 
+    /// A durable queue without arguments.
+    pub(crate) fn durable() -> Self {
+        Declared { durable: true, ..Declared::default() }
+    }
+
     /// The properties that it asks for.
     pub(crate) fn rule(&self) -> DestinationRule {
         self.interpret("").unwrap_or_default()

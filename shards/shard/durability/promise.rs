@@ -6,6 +6,7 @@ use corelane_mailbox::Lane;
 
 use super::Said;
 use crate::Shard;
+use crate::amqp091::{ChannelFault, ChannelMail, ChannelRef, QueueReply};
 use crate::effect::Effect;
 use crate::event::ConnectionSlot;
 use crate::mail::{Arrived, Handoff, LinkRef, Mail, PublishOutcome, Stored, TransactionKey, Vote};
@@ -32,6 +33,8 @@ pub(super) enum Promise {
     Revealed { queue: QueueId, place: Place },
     /// This shard's own answer to a question of management counts.
     Answered { number: u64, answer: Box<Answer> },
+    /// A channel of a connection here hears what was done with a queue of this shard.
+    Replied { channel: ChannelRef, result: Result<QueueReply, ChannelFault> },
     /// Topics may lead to the subscription.
     Defined { queue: QueueId },
     /// The shard has stopped.
@@ -137,6 +140,22 @@ impl Shard {
         }
     }
 
+    /// Tells a channel of a connection here what was done with a queue of this shard, when what was said since the mark is synced.
+    pub(crate) fn answer_channel_kept(
+        &mut self,
+        now: u64,
+        mark: Ticket,
+        channel: ChannelRef,
+        result: Result<QueueReply, ChannelFault>,
+    ) {
+        match (self.said_since(mark), &mut self.durability) {
+            (Some(ticket), Some(durability)) => {
+                durability.promise(ticket, Promise::Replied { channel, result });
+            }
+            (_, _) => self.on_channel_answer(now, self.index, channel, result),
+        }
+    }
+
     /// Lets topics lead to a subscription, when what was said since the mark is synced.
     pub(crate) fn bind_kept(&mut self, now: u64, mark: Ticket, queue: QueueId) {
         match (self.said_since(mark), &mut self.durability) {
@@ -219,6 +238,14 @@ impl Shard {
                     answered.answer = unsynced();
                     self.post(to, Lane::Control, Mail::Answered(answered));
                 }
+                Promise::Post { to, mail: Mail::Channel(ChannelMail::Answer { channel, .. }) } => {
+                    let result = Err(ChannelFault::disk_failed());
+                    let mail = Mail::Channel(ChannelMail::Answer { channel, result });
+                    self.post(to, Lane::Control, mail);
+                }
+                Promise::Replied { channel, .. } => {
+                    self.on_channel_answer(now, self.index, channel, Err(ChannelFault::disk_failed()));
+                }
                 Promise::Post { .. }
                 | Promise::Reveal { .. }
                 | Promise::Voted { .. }
@@ -259,6 +286,9 @@ impl Shard {
                 self.engine.commit_pending(now, queue, place);
             }
             Promise::Answered { number, answer } => self.take_answer(now, number, *answer),
+            Promise::Replied { channel, result } => {
+                self.on_channel_answer(now, self.index, channel, result);
+            }
             Promise::Defined { queue } => self.bind_topics(now, queue),
             Promise::Stopped => self.effects.push(Effect::Stopped),
         }

@@ -202,7 +202,9 @@ impl Shard {
                 | Refusal::Priorities
                 | Refusal::InvalidFilter
                 | Refusal::Locked
-                | Refusal::Stolen,
+                | Refusal::Stolen
+                | Refusal::Exclusive
+                | Refusal::InUse,
             ) => self.no_queue(name),
             Err(Refusal::ResourceLimit) => Answer::Refused(Fault {
                 status: Status::Unavailable,

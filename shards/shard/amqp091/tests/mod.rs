@@ -11,7 +11,8 @@ mod sent;
 use corelane_wire::amqp10::{Map, Sections, Value};
 use corelane_wire::amqp091::{FieldValue, Properties, PropertyFields, ShortStr, Table, TableWriter};
 
-use super::{Addition, BasicMessage, Head, Published, Translator};
+use super::published::Head;
+use super::{Addition, BasicMessage, Published, Translator};
 use crate::buffers::Buffers;
 use crate::message::Message;
 

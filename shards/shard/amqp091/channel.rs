@@ -1,0 +1,450 @@
+//! What do a 0-9-1 connection's channels ask for, and who answers?
+//!
+//! A channel is a session; its publishing is one link, made with it, and each consumer is one. A request that another shard answers parks
+//! its channel alone. It waits until all that the channel has published before is answered, so it finds those messages in their queues;
+//! what is of this shard is done at once.
+//!
+//! Invariants:
+//! - a channel has at most one request that is not answered, and `asks` is its number;
+//! - `exclusive` has every queue that lives as long as the connection, but for those that were deleted meanwhile.
+
+use corelane_protocol::amqp091::{self, Event, LinkId, Request, SessionId};
+use corelane_wire::amqp091::{ReplyCode, ShortStr};
+
+use super::queues::{QueueReply, QueueRequest};
+use crate::Shard;
+use crate::connection::{DynamicNode, Link, Producer, QueueAt, Route};
+use crate::event::ConnectionSlot;
+use crate::mail::{ConnectionId, Mail, Refusal, SaslStep};
+use crate::protocol::Protocol;
+use crate::shard::VIRTUAL_HOST;
+
+/// The channels of a connection, and what lives as long as it does.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    /// By session.
+    list: Vec<Option<Channel>>,
+    /// Requests so far.
+    requests: u32,
+    /// Channels with something that waits, and what waits no more.
+    waiting_count: usize,
+    due: Vec<Waiting>,
+    pub(crate) exclusive: Vec<QueueAt>,
+}
+
+#[derive(Debug)]
+struct Channel {
+    publisher: LinkId,
+    /// The request that is not answered.
+    asks: Option<u32>,
+    /// What waits until all that was published is answered.
+    waiting: Option<Waiting>,
+}
+
+/// What is for another shard.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    Request { channel: ChannelRef, home: usize, queue: Box<str>, request: QueueRequest },
+    Get { link: LinkId },
+}
+
+/// A channel's request, as other shards name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelRef {
+    pub(crate) connection: ConnectionId,
+    session: SessionId,
+    request: u32,
+}
+
+/// Between a channel's shard and the home of a queue.
+#[derive(Debug)]
+pub enum ChannelMail {
+    /// What a channel wants done with the queue.
+    Request { channel: ChannelRef, queue: Box<str>, request: QueueRequest },
+    /// The home's answer.
+    Answer { channel: ChannelRef, result: Result<QueueReply, ChannelFault> },
+}
+
+/// Why a channel is closed, or its connection if the code demands that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelFault {
+    pub(crate) code: ReplyCode,
+    pub(crate) text: Box<str>,
+}
+
+impl ChannelFault {
+    pub(crate) fn new(code: ReplyCode, text: impl Into<Box<str>>) -> Self {
+        ChannelFault { code, text: text.into() }
+    }
+
+    pub(crate) fn not_found(queue: &str) -> Self {
+        Self::new(ReplyCode::NotFound, format!("no queue '{queue}' in vhost '{VIRTUAL_HOST}'"))
+    }
+
+    pub(crate) fn locked(queue: &str) -> Self {
+        let text = format!(
+            "cannot obtain exclusive access to locked queue '{queue}' in vhost '{VIRTUAL_HOST}': it belongs to another connection, or \
+             its exclusive property is not the one it was declared with"
+        );
+        Self::new(ReplyCode::ResourceLocked, text)
+    }
+
+    pub(crate) fn disk_failed() -> Self {
+        Self::new(ReplyCode::InternalError, "the disk has failed: nothing durable can be changed")
+    }
+
+    pub(crate) fn precondition(text: impl Into<Box<str>>) -> Self {
+        Self::new(ReplyCode::PreconditionFailed, text)
+    }
+
+    /// Why a queue cannot be consumed from, or made.
+    pub(crate) fn of(refusal: Refusal, queue: &str) -> Self {
+        match refusal {
+            Refusal::NotFound => Self::not_found(queue),
+            Refusal::Exclusive => Self::locked(queue),
+            Refusal::InUse => {
+                let text = format!("queue '{queue}' in vhost '{VIRTUAL_HOST}' in exclusive use");
+                Self::new(ReplyCode::AccessRefused, text)
+            }
+            Refusal::ResourceLimit => Self::precondition(format!(
+                "no room for another queue or consumer on the shard of queue '{queue}' in vhost '{VIRTUAL_HOST}'"
+            )),
+            Refusal::Priorities => Self::precondition(format!(
+                "the consumers of queue '{queue}' in vhost '{VIRTUAL_HOST}' have too many different priorities: 64 are allowed"
+            )),
+            Refusal::Filters | Refusal::InvalidFilter | Refusal::Locked | Refusal::Stolen => {
+                Self::precondition(format!(
+                    "queue '{queue}' in vhost '{VIRTUAL_HOST}' is in use on other terms"
+                ))
+            }
+        }
+    }
+}
+
+impl Channels {
+    fn channel_mut(&mut self, session: SessionId) -> Option<&mut Channel> {
+        self.list.get_mut(session.0 as usize)?.as_mut()
+    }
+
+    fn open(&mut self, session: SessionId, publisher: LinkId) {
+        let index = session.0 as usize;
+        if self.list.len() <= index {
+            self.list.resize_with(index + 1, || None);
+        }
+        self.list[index] = Some(Channel { publisher, asks: None, waiting: None });
+    }
+
+    /// What it had waiting is not done.
+    fn close(&mut self, session: SessionId) -> Option<Waiting> {
+        let channel = self.list.get_mut(session.0 as usize).and_then(Option::take);
+        let waiting = channel.and_then(|channel| channel.waiting);
+        self.waiting_count -= usize::from(waiting.is_some());
+        waiting
+    }
+
+    /// A channel's next request.
+    fn next_request(&mut self, connection: ConnectionId, session: SessionId) -> Option<ChannelRef> {
+        let request = self.requests.wrapping_add(1);
+        self.channel_mut(session)?.asks = Some(request);
+        self.requests = request;
+        Some(ChannelRef { connection, session, request })
+    }
+
+    pub(crate) fn session_of(&self, publisher: LinkId) -> Option<SessionId> {
+        let is_meant = |channel: &Option<Channel>| {
+            channel.as_ref().is_some_and(|channel| channel.publisher == publisher)
+        };
+        self.list.iter().position(is_meant).map(|index| SessionId(index as u32))
+    }
+
+    /// This link's messages are answered. True if something has waited for that.
+    fn stop_waiting(&mut self, publisher: LinkId) -> bool {
+        if self.waiting_count == 0 {
+            return false;
+        }
+        let channel = self.list.iter_mut().flatten().find(|channel| channel.publisher == publisher);
+        let waiting = channel.and_then(|channel| channel.waiting.take());
+        self.waiting_count -= usize::from(waiting.is_some());
+        self.due.extend(waiting);
+        !self.due.is_empty()
+    }
+}
+
+impl Shard {
+    pub(crate) fn on_amqp091_event(&mut self, now: u64, slot: ConnectionSlot, event: Event<'_>) {
+        match event {
+            Event::Message(message) => self.on_published(now, slot, message),
+            Event::Disposition { session: _, outcome, transaction: _ } => {
+                self.on_acknowledged(now, slot, outcome);
+            }
+            Event::LinkFlow { link } => self.refresh_consumer(now, slot, link),
+            Event::SessionFlow { session } => self.on_session_flow(now, slot, session),
+            Event::Consume { link, session, consume } => {
+                self.on_consume_0_9_1(now, slot, link, session, &consume);
+            }
+            Event::Get { link, session, queue, no_ack: _ } => {
+                self.on_get(now, slot, link, session, queue);
+            }
+            Event::Cancel { link } => self.on_cancel(now, slot, link),
+            Event::Request { session, request } => self.on_request_0_9_1(now, slot, session, request),
+            Event::ChannelOpened { session, publisher } => self.on_channel_opened(slot, session, publisher),
+            Event::Detached { link } => self.on_detached(now, slot, link, true),
+            Event::Ended { session, .. } => {
+                let Some(connection) = self.connections.get_mut(slot) else { return };
+                if let Some(Waiting::Request { .. }) = connection.channels.close(session) {
+                    connection.unanswered -= 1;
+                }
+            }
+            Event::SaslInit { mechanism, initial_response } => {
+                let step = |peer| SaslStep::Start {
+                    mechanism: mechanism.to_owned(),
+                    initial_response: initial_response.map(|response| response.into_owned()),
+                    peer,
+                };
+                self.ask_for_credentials(slot, step);
+            }
+            Event::SaslResponse(response) => {
+                self.ask_for_credentials(slot, |_| SaslStep::Response(response.into_owned()));
+            }
+            Event::Opened { virtual_host } => self.on_opened_0_9_1(slot, virtual_host),
+            Event::Closed { .. } => self.close(now, slot),
+            // Events of the client role.
+            Event::Answered { .. } | Event::Delivery(_) | Event::Blocked { .. } | Event::Unblocked => {}
+        }
+    }
+
+    fn on_opened_0_9_1(&mut self, slot: ConnectionSlot, virtual_host: ShortStr<'_>) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Protocol::Amqp091(protocol) = &mut connection.protocol else { return };
+        connection.container = protocol.connection_name().into();
+        if virtual_host == VIRTUAL_HOST {
+            protocol.accept_open();
+        } else {
+            let text = &format!("vhost {virtual_host} not found");
+            protocol.close(Some(amqp091::ErrorSpec { reply_code: ReplyCode::NotAllowed, text }));
+        }
+    }
+
+    fn on_channel_opened(&mut self, slot: ConnectionSlot, session: SessionId, publisher: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.channels.open(session, publisher);
+        let mut producer = Producer::new(connection.link_ref(publisher).attachment);
+        producer.route = Route::Exchange;
+        connection.bind(publisher, Link::Producer(producer));
+    }
+
+    fn on_request_0_9_1(&mut self, now: u64, slot: ConnectionSlot, session: SessionId, request: Request<'_>) {
+        let done = match request {
+            Request::QueueDeclare(declare) => self.request_declaration(now, slot, session, &declare),
+            Request::QueueDelete(delete) => {
+                let request = QueueRequest::Delete { if_unused: delete.if_unused, if_empty: delete.if_empty };
+                self.request_of_queue(now, slot, session, delete.queue, request)
+            }
+            Request::QueuePurge(purge) => {
+                self.request_of_queue(now, slot, session, purge.queue, QueueRequest::Purge)
+            }
+            Request::QueueBind(_)
+            | Request::QueueUnbind(_)
+            | Request::ExchangeDeclare(_)
+            | Request::ExchangeDelete(_)
+            | Request::ExchangeBind(_)
+            | Request::ExchangeUnbind(_) => {
+                let text = "exchanges other than the default one are not available";
+                Err(ChannelFault::new(ReplyCode::NotImplemented, text))
+            }
+            Request::TxCommit | Request::TxRollback => {
+                let text = "transactions of 0-9-1 are not available: use confirms, or AMQP 1.0";
+                Err(ChannelFault::new(ReplyCode::NotImplemented, text))
+            }
+        };
+        if let Err(fault) = done {
+            self.fail_channel(slot, session, &fault);
+        }
+    }
+
+    /// A request about a queue, by its name or as the last one that was declared.
+    fn request_of_queue(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        session: SessionId,
+        queue: ShortStr<'_>,
+        request: QueueRequest,
+    ) -> Result<(), ChannelFault> {
+        let queue = self.queue_name(slot, session, queue)?;
+        self.request_queue(now, slot, session, queue, request);
+        Ok(())
+    }
+
+    /// The name of a queue; an empty one means the one that the channel has declared last.
+    pub(crate) fn queue_name(
+        &mut self,
+        slot: ConnectionSlot,
+        session: SessionId,
+        queue: ShortStr<'_>,
+    ) -> Result<Box<str>, ChannelFault> {
+        let last = match self.connections.get_mut(slot).map(|connection| &connection.protocol) {
+            Some(Protocol::Amqp091(protocol)) if queue.is_empty() => protocol.last_queue(session),
+            _ => queue,
+        };
+        // A queue that has another name cannot be there.
+        last.as_str().map(Into::into).ok_or_else(|| ChannelFault::not_found(&last.to_string()))
+    }
+
+    /// Lets the home of a queue do what a channel asks for.
+    pub(crate) fn request_queue(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        session: SessionId,
+        queue: Box<str>,
+        request: QueueRequest,
+    ) {
+        let home = self.home_of(&queue);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(channel) = connection.channels.next_request(connection.id, session) else { return };
+        // It does not move before it is answered.
+        connection.unanswered += 1;
+        if home == self.index && !self.turn.has_handoffs(home) {
+            self.on_channel_request(now, home, channel, queue, request);
+            return;
+        }
+        self.behind_published(now, slot, session, Waiting::Request { channel, home, queue, request });
+    }
+
+    /// Does something on another shard when all that the channel has published is answered.
+    pub(crate) fn behind_published(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        session: SessionId,
+        waiting: Waiting,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(publisher) = connection.channels.channel_mut(session).map(|channel| channel.publisher)
+        else {
+            return;
+        };
+        if connection.producer_mut(publisher).is_some_and(|producer| producer.unanswered > 0) {
+            if let Some(channel) = connection.channels.channel_mut(session) {
+                channel.waiting = Some(waiting);
+                connection.channels.waiting_count += 1;
+            }
+        } else {
+            self.do_waiting(now, slot, waiting);
+        }
+    }
+
+    /// All that was published on this link is answered.
+    pub(crate) fn all_published(&mut self, slot: ConnectionSlot, publisher: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.channels.stop_waiting(publisher) {
+            self.resume(slot);
+        }
+    }
+
+    fn do_waiting(&mut self, now: u64, slot: ConnectionSlot, waiting: Waiting) {
+        match waiting {
+            Waiting::Request { channel, home, queue, request } if home == self.index => {
+                self.on_channel_request(now, home, channel, queue, request);
+            }
+            Waiting::Request { channel, home, queue, request } => {
+                // Behind what the channel has acknowledged.
+                let mail = Mail::Channel(ChannelMail::Request { channel, queue, request });
+                self.peers.control(&mut self.effects, home, mail);
+            }
+            Waiting::Get { link } => self.pull_one(now, slot, link),
+        }
+    }
+
+    pub(crate) fn on_channel_mail(&mut self, now: u64, from: usize, mail: ChannelMail) {
+        match mail {
+            ChannelMail::Request { channel, queue, request } => {
+                self.on_channel_request(now, from, channel, queue, request);
+            }
+            ChannelMail::Answer { channel, result } => self.on_channel_answer(now, from, channel, result),
+        }
+    }
+
+    /// The home has done what a channel has asked for.
+    pub(crate) fn on_channel_answer(
+        &mut self,
+        now: u64,
+        from: usize,
+        channel: ChannelRef,
+        result: Result<QueueReply, ChannelFault>,
+    ) {
+        let ChannelRef { connection: id, session, request } = channel;
+        let Some(slot) = self.slot_of(id).filter(|slot| self.is_alive(*slot)) else {
+            self.counters.mail_dropped += 1;
+            if let Ok(QueueReply::Declared { queue, is_exclusive: true, .. }) = result {
+                self.delete_dynamic(now, DynamicNode::Queue(QueueAt { shard: from, queue }));
+            }
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.unanswered = connection.unanswered.saturating_sub(1);
+        if let Ok(QueueReply::Declared { queue, is_exclusive: true, .. }) = result {
+            let at = QueueAt { shard: from, queue };
+            if !connection.channels.exclusive.contains(&at) {
+                connection.channels.exclusive.push(at);
+            }
+        }
+        let asks = connection.channels.channel_mut(session).map(|channel| &mut channel.asks);
+        if asks.and_then(|asks| asks.take_if(|asked| *asked == request)).is_none() {
+            // The channel has ended meanwhile.
+            return;
+        }
+        match result {
+            Ok(reply) => {
+                if let Protocol::Amqp091(protocol) = &mut connection.protocol {
+                    protocol.reply(session, reply.as_reply());
+                }
+                self.resume(slot);
+            }
+            Err(fault) => self.fail_channel(slot, session, &fault),
+        }
+    }
+
+    fn is_alive(&mut self, slot: ConnectionSlot) -> bool {
+        self.connections.get_mut(slot).is_some_and(|connection| !connection.closing)
+    }
+
+    /// Closes a channel, or its connection if the code demands that.
+    pub(crate) fn fail_channel(&mut self, slot: ConnectionSlot, session: SessionId, fault: &ChannelFault) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if let Protocol::Amqp091(protocol) = &mut connection.protocol {
+            protocol.fail(session, amqp091::ErrorSpec { reply_code: fault.code, text: &fault.text });
+        }
+        self.resume(slot);
+    }
+
+    /// The connection was told something that lets go on what waits inside it, or that it has events of.
+    pub(crate) fn resume(&mut self, slot: ConnectionSlot) {
+        self.touch(slot);
+        if self.resuming.last() != Some(&slot) {
+            self.resuming.push(slot);
+        }
+    }
+
+    /// Lets those connections go on.
+    pub(crate) fn run_resumed(&mut self, now: u64) {
+        for slot in std::mem::take(&mut self.resuming) {
+            let due = self.connections.get_mut(slot).map(|it| std::mem::take(&mut it.channels.due));
+            for waiting in due.into_iter().flatten() {
+                self.do_waiting(now, slot, waiting);
+            }
+            if self.connections.get_mut(slot).is_some_and(|connection| connection.hold.is_none()) {
+                self.release_hold(now, slot);
+            }
+        }
+    }
+
+    /// The connection has ended: so do the queues that live as long.
+    pub(crate) fn delete_exclusive(&mut self, now: u64, slot: ConnectionSlot) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        for at in std::mem::take(&mut connection.channels.exclusive) {
+            self.delete_dynamic(now, DynamicNode::Queue(at));
+        }
+    }
+}

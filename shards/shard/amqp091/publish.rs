@@ -1,0 +1,261 @@
+//! Where does a message go that is published on a channel, and what does its publisher hear?
+//!
+//! It is stored as sections, with what its publisher said beside them, and goes the way of all messages. Its publisher has no credit: what
+//! bounds it is that no more of a connection is read while too much of a channel is not answered, or too much is on its way to another
+//! shard.
+//!
+//! A message that goes nowhere is confirmed; if it is mandatory, it is returned before. Whether a queue of another shard is there says its
+//! home, which sends such a message back.
+
+use corelane_protocol::amqp091::Payload;
+use corelane_protocol::amqp091::{self, Head, LinkId, Publication};
+use corelane_wire::amqp091::{ReplyCode, ShortStr};
+
+use super::channel::ChannelFault;
+use super::{Published, Refusal};
+use crate::Shard;
+use crate::connection::{Hold, QueueAt};
+use crate::event::ConnectionSlot;
+use crate::limits::PUBLISHED_UNANSWERED_MAX;
+use crate::mail::{HandoffMessage, HandoffTarget, PublishOutcome};
+use crate::message::Message;
+use crate::protocol::Protocol;
+use crate::publish::{Delivery, Destination};
+use crate::shard::VIRTUAL_HOST;
+
+impl From<Refusal<'_>> for ChannelFault {
+    fn from(refusal: Refusal<'_>) -> Self {
+        ChannelFault::new(refusal.reply_code(), refusal.to_string())
+    }
+}
+
+impl Shard {
+    pub(crate) fn on_published(&mut self, now: u64, slot: ConnectionSlot, received: amqp091::Message<'_>) {
+        self.counters.messages_received += 1;
+        let amqp091::Message { link, delivery_id, settled, mandatory, transaction: _, head, payload } =
+            received;
+        let delivery = Delivery { link, delivery_id, settled, transaction: None };
+        let published = self.publish(now, slot, (delivery, mandatory), &head, payload.bytes());
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if let Protocol::Amqp091(protocol) = &mut connection.protocol {
+            protocol.recycle_head(head);
+            if let Payload::Assembled(buffer) = payload {
+                protocol.recycle(buffer);
+            }
+        }
+        if let Err(fault) = published
+            && let Some(session) = connection.channels.session_of(link)
+        {
+            self.fail_channel(slot, session, &fault);
+        }
+    }
+
+    fn publish(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        (delivery, is_mandatory): (Delivery, bool),
+        head: &Head<'_>,
+        body: &[u8],
+    ) -> Result<(), ChannelFault> {
+        let (exchange, routing_key) = (head.exchange(), head.routing_key());
+        let published = Published::read(head.properties())?;
+        self.check_user(slot, &published)?;
+        let route =
+            self.route_0_9_1(slot, delivery.link, (exchange, routing_key), &published, is_mandatory)?;
+        let Some(destination) = route else {
+            if is_mandatory {
+                let properties = head.properties();
+                let publication = Publication { exchange, routing_key, properties, body: &[body] };
+                self.return_message(slot, delivery.link, &publication);
+            }
+            self.answer(slot, delivery, PublishOutcome::NoQueue);
+            return Ok(());
+        };
+        if self.overshoots(slot, delivery.link) {
+            self.answer(slot, delivery, PublishOutcome::Full);
+            return Ok(());
+        }
+        let message = self.stored_form(&published, (exchange, routing_key), body);
+        let Some(message) = message else {
+            self.answer(slot, delivery, PublishOutcome::Malformed);
+            return Ok(());
+        };
+        self.send_to(now, slot, destination, delivery, message);
+        self.bound_unanswered(slot, delivery.link);
+        Ok(())
+    }
+
+    /// Where a message goes that is published to this exchange under this key; none: it goes nowhere.
+    pub(crate) fn route_0_9_1(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        (exchange, routing_key): (ShortStr<'_>, ShortStr<'_>),
+        published: &Published<'_>,
+        is_mandatory: bool,
+    ) -> Result<Option<Destination>, ChannelFault> {
+        if !exchange.is_empty() {
+            let text = format!("no exchange '{exchange}' in vhost '{VIRTUAL_HOST}'");
+            return Err(ChannelFault::new(ReplyCode::NotFound, text));
+        }
+        if published.further_keys().next().is_some() {
+            let text = "the headers CC and BCC are not available";
+            return Err(ChannelFault::new(ReplyCode::NotImplemented, text));
+        }
+        Ok(routing_key.as_str().and_then(|name| self.queue_of_key(slot, link, name, is_mandatory)))
+    }
+
+    /// The default exchange leads to the queue of the key's name.
+    fn queue_of_key(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        name: &str,
+        is_mandatory: bool,
+    ) -> Option<Destination> {
+        let home = self.home_of(name);
+        if home == self.index {
+            let queue = self.queues.find(name)?;
+            // Behind what the channel may have sent before.
+            return Some(match self.turn.has_handoffs(home) {
+                true => Destination::HandedOff(home, HandoffTarget::Queue(queue)),
+                false => Destination::Queue(QueueAt { shard: home, queue }),
+            });
+        }
+        let producer = self.connections.get_mut(slot)?.producer_mut(link)?;
+        let name = match &producer.last_key {
+            Some(last) if **last == *name => last.clone(),
+            Some(_) | None => producer.last_key.insert(name.into()).clone(),
+        };
+        Some(Destination::HandedOff(home, HandoffTarget::Existing { name, is_mandatory }))
+    }
+
+    /// `user-id` has to be who has logged in.
+    fn check_user(&mut self, slot: ConnectionSlot, published: &Published<'_>) -> Result<(), ChannelFault> {
+        let Some(claimed) = published.properties().user_id else { return Ok(()) };
+        let user = self.connections.get_mut(slot).and_then(|connection| connection.user.as_deref());
+        let user = user.unwrap_or_default();
+        if claimed == user {
+            return Ok(());
+        }
+        let text = format!("user_id property set to '{claimed}' but authenticated user was '{user}'");
+        Err(ChannelFault::precondition(text))
+    }
+
+    /// The message in a vector that fits.
+    fn stored_form(
+        &mut self,
+        published: &Published<'_>,
+        (exchange, routing_key): (ShortStr<'_>, ShortStr<'_>),
+        body: &[u8],
+    ) -> Option<Message> {
+        self.scratch.head.clear();
+        let head = published.write_head(exchange, routing_key, body.len(), &mut self.scratch.head);
+        let mut bytes = self.buffers.with_capacity(self.scratch.head.len() + body.len());
+        bytes.extend_from_slice(&self.scratch.head);
+        bytes.extend_from_slice(body);
+        head.complete(&mut bytes);
+        match Message::new_in(&mut self.buffers, bytes, 0) {
+            Ok(message) => Some(message),
+            Err(bytes) => {
+                self.buffers.give(bytes);
+                None
+            }
+        }
+    }
+
+    fn return_message(&mut self, slot: ConnectionSlot, link: LinkId, publication: &Publication<'_>) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if let Protocol::Amqp091(protocol) = &mut connection.protocol {
+            protocol.return_message(link, ReplyCode::NoRoute, publication);
+        }
+    }
+
+    /// A mandatory message has come back from where its queue would be.
+    pub(crate) fn on_returned(&mut self, returned: HandoffMessage) {
+        let HandoffMessage { link, message, .. } = returned;
+        if let Some(slot) = self.slot_of(link.connection)
+            && let Some(connection) = self.connections.get_mut(slot)
+            && connection.producer_mut(link.link).is_some_and(|it| it.attachment == link.attachment)
+            && let Some(basic) = message.as_0_9_1()
+        {
+            let publication = Publication {
+                exchange: basic.exchange,
+                routing_key: basic.routing_key,
+                properties: basic.properties,
+                body: &[basic.body],
+            };
+            self.return_message(slot, link.link, &publication);
+        }
+        self.dissolve(message);
+    }
+
+    /// Tells a channel what became of its message.
+    pub(crate) fn answer_channel_message(
+        &mut self,
+        slot: ConnectionSlot,
+        delivery: Delivery,
+        outcome: PublishOutcome,
+    ) {
+        let Delivery { link, delivery_id, settled, .. } = delivery;
+        let confirm = match outcome {
+            // That nobody gets it is no failure.
+            PublishOutcome::Stored | PublishOutcome::NoQueue | PublishOutcome::NoSubscription => {
+                amqp091::Outcome::Accepted
+            }
+            PublishOutcome::NoAddress
+            | PublishOutcome::Full
+            | PublishOutcome::NoRoom
+            | PublishOutcome::NoDisk
+            | PublishOutcome::Malformed
+            | PublishOutcome::NoTransaction
+            | PublishOutcome::TransactionTimedOut
+            | PublishOutcome::TransactionFull
+            | PublishOutcome::NotTransactional => amqp091::Outcome::Rejected,
+        };
+        if outcome != PublishOutcome::Stored {
+            self.counters.count_refused(outcome);
+        }
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Protocol::Amqp091(protocol) = &mut connection.protocol else { return };
+        if !settled {
+            protocol.settle(link, delivery_id, confirm);
+        }
+        let is_full = protocol.is_full();
+        let unanswered = connection.producer_mut(link).map_or(0, |producer| producer.unanswered);
+        if is_full {
+            self.resume(slot);
+        }
+        self.touch(slot);
+        self.note_answered(slot, link, unanswered);
+    }
+
+    fn note_answered(&mut self, slot: ConnectionSlot, link: LinkId, unanswered: u32) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.hold == Some(Hold::Answers { link }) && unanswered <= PUBLISHED_UNANSWERED_MAX / 2 {
+            connection.hold = None;
+            self.resume(slot);
+        }
+        if unanswered == 0 {
+            self.all_published(slot, link);
+        }
+    }
+
+    /// Reads no more of a connection while too much of a channel is not answered.
+    fn bound_unanswered(&mut self, slot: ConnectionSlot, link: LinkId) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let unanswered = connection.producer_mut(link).map_or(0, |producer| producer.unanswered);
+        if unanswered >= PUBLISHED_UNANSWERED_MAX && connection.hold.is_none() {
+            connection.hold = Some(Hold::Answers { link });
+        }
+    }
+
+    /// The channel has been told to wait for room in a queue, and goes on publishing: more than a window of that is refused.
+    fn overshoots(&mut self, slot: ConnectionSlot, link: LinkId) -> bool {
+        let producer = self.connections.get_mut(slot).and_then(|connection| connection.producer_mut(link));
+        let Some(producer) = producer.filter(|producer| !producer.waits_for.is_empty()) else { return false };
+        producer.overshoot = producer.overshoot.saturating_add(1);
+        producer.overshoot > producer.window
+    }
+}

@@ -1,0 +1,218 @@
+//! What does a client of 0-9-1 do, and what does it see? The protocol's client role, with a record of everything that arrived.
+
+use corelane_protocol::amqp091::{
+    Config, Connection, Delivery, DeliveryKind, Event, Login, Publication, SessionId,
+};
+use corelane_wire::amqp091::{
+    Encode, Method, Properties, PropertyFields, ShortStr, Table, basic, channel, confirm, queue,
+};
+
+/// One client with as many channels as it opens.
+#[derive(Debug)]
+pub struct ChannelClient {
+    pub(crate) protocol: Connection,
+    pub(crate) input: Vec<u8>,
+    is_open: bool,
+    /// Everything that came, one line each, in order.
+    pub seen: Vec<String>,
+    /// Tags of what was delivered and not acknowledged by the client itself.
+    pub tags: Vec<u64>,
+}
+
+impl ChannelClient {
+    pub(crate) fn new(now: u64) -> Self {
+        let login = Login::Plain { user: "sim".into(), password: "".into() };
+        ChannelClient {
+            protocol: Connection::client(Config { login, ..Config::default() }, now),
+            input: Vec::new(),
+            is_open: false,
+            seen: Vec::new(),
+            tags: Vec::new(),
+        }
+    }
+
+    /// Takes what has arrived. True if there was something.
+    pub(crate) fn act(&mut self, now: u64) -> bool {
+        let bytes = std::mem::take(&mut self.input);
+        let mut input = &bytes[..];
+        let mut acted = false;
+        while let Some(event) = self.protocol.receive(now, &mut input) {
+            acted = true;
+            let line = match event {
+                Event::Opened { .. } => {
+                    self.is_open = true;
+                    continue;
+                }
+                Event::Answered { method, .. } => show(&method),
+                Event::Delivery(delivery) => {
+                    self.tags.extend(tag_of(&delivery));
+                    show_delivery(&delivery)
+                }
+                Event::Ended { error: Some(error), .. } => format!("channel closed: {}", error.reply_code),
+                Event::Closed { error: Some(error) } => format!("closed: {}", error.reply_code),
+                Event::Blocked { .. } => "blocked".to_owned(),
+                Event::Unblocked => "unblocked".to_owned(),
+                _ => continue,
+            };
+            self.seen.push(line);
+        }
+        self.input = input.to_vec();
+        self.protocol.finish_turn(now);
+        acted
+    }
+
+    /// A new channel.
+    pub fn open_channel(&mut self) -> SessionId {
+        assert!(self.is_open, "the world was run since the client was made");
+        self.protocol.open_channel().expect("there are channels left")
+    }
+
+    pub fn declare(&mut self, channel: SessionId, name: &str, exclusive: bool) {
+        let queue = ShortStr::cut(name);
+        self.call(channel, &queue::Declare { queue, exclusive, ..declaration() });
+    }
+
+    pub fn look(&mut self, channel: SessionId, name: &str) {
+        let queue = ShortStr::cut(name);
+        self.call(channel, &queue::Declare { queue, passive: true, ..declaration() });
+    }
+
+    pub fn delete(&mut self, channel: SessionId, name: &str, if_empty: bool) {
+        let queue = ShortStr::cut(name);
+        self.call(channel, &queue::Delete { queue, if_unused: false, if_empty, no_wait: false });
+    }
+
+    pub fn purge(&mut self, channel: SessionId, name: &str) {
+        self.call(channel, &queue::Purge { queue: ShortStr::cut(name), no_wait: false });
+    }
+
+    pub fn confirm(&mut self, channel: SessionId) {
+        self.call(channel, &confirm::Select { no_wait: false });
+    }
+
+    pub fn prefetch(&mut self, channel: SessionId, prefetch_count: u16) {
+        self.call(channel, &basic::Qos { prefetch_size: 0, prefetch_count, global: false });
+    }
+
+    /// Publishes to the default exchange.
+    pub fn publish(&mut self, channel: SessionId, queue: &str, body: &str, mandatory: bool) {
+        let mut properties = Vec::new();
+        Properties::default().encode(&mut properties);
+        let publication = Publication {
+            exchange: ShortStr::EMPTY,
+            routing_key: ShortStr::cut(queue),
+            properties: PropertyFields::new(&properties),
+            body: &[body.as_bytes()],
+        };
+        assert!(self.protocol.publish(channel, mandatory, &publication), "the channel is open");
+    }
+
+    pub fn consume(&mut self, channel: SessionId, name: &str, tag: &'static str, exclusive: bool) {
+        self.call(
+            channel,
+            &basic::Consume {
+                queue: ShortStr::cut(name),
+                consumer_tag: ShortStr::literal(tag),
+                no_local: false,
+                no_ack: false,
+                exclusive,
+                no_wait: false,
+                arguments: Table::default(),
+            },
+        );
+    }
+
+    pub fn cancel(&mut self, channel: SessionId, tag: &'static str) {
+        let consumer_tag = ShortStr::literal(tag);
+        self.call(channel, &basic::Cancel { consumer_tag, no_wait: false });
+    }
+
+    pub fn get(&mut self, channel: SessionId, name: &str) {
+        self.call(channel, &basic::Get { queue: ShortStr::cut(name), no_ack: false });
+    }
+
+    pub fn ack(&mut self, channel: SessionId, delivery_tag: u64, multiple: bool) {
+        self.call(channel, &basic::Ack { delivery_tag, multiple });
+    }
+
+    pub fn nack(&mut self, channel: SessionId, delivery_tag: u64, multiple: bool, requeue: bool) {
+        self.call(channel, &basic::Nack { delivery_tag, multiple, requeue });
+    }
+
+    pub fn recover(&mut self, channel: SessionId) {
+        self.call(channel, &basic::Recover { requeue: true });
+    }
+
+    pub fn close_channel(&mut self, channel: SessionId) {
+        self.protocol.close_channel(channel, None);
+    }
+
+    pub fn close(&mut self) {
+        self.protocol.close(None);
+    }
+
+    /// What was seen since this was last asked.
+    pub fn take_seen(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.seen)
+    }
+
+    fn call(&mut self, channel: SessionId, method: &impl Encode) {
+        assert!(self.protocol.call(channel, method), "the channel is open");
+    }
+}
+
+fn declaration() -> queue::Declare<'static> {
+    queue::Declare {
+        queue: ShortStr::EMPTY,
+        passive: false,
+        durable: false,
+        exclusive: false,
+        auto_delete: false,
+        no_wait: false,
+        arguments: Table::default(),
+    }
+}
+
+fn show(method: &Method<'_>) -> String {
+    match method {
+        Method::Queue(queue::Method::DeclareOk(ok)) => {
+            format!("declared {} {} {}", ok.queue, ok.message_count, ok.consumer_count)
+        }
+        Method::Queue(queue::Method::PurgeOk(ok)) => format!("purged {}", ok.message_count),
+        Method::Queue(queue::Method::DeleteOk(ok)) => format!("deleted {}", ok.message_count),
+        Method::Basic(basic::Method::ConsumeOk(ok)) => format!("consuming {}", ok.consumer_tag),
+        Method::Basic(basic::Method::CancelOk(ok)) => format!("cancelled {}", ok.consumer_tag),
+        Method::Basic(basic::Method::Cancel(cancel)) => format!("cancel {}", cancel.consumer_tag),
+        Method::Basic(basic::Method::GetEmpty(_)) => "nothing".to_owned(),
+        Method::Basic(basic::Method::RecoverOk(_)) => "recovered".to_owned(),
+        Method::Basic(basic::Method::Ack(ack)) => {
+            format!("confirmed {}{}", ack.delivery_tag, if ack.multiple { " and before" } else { "" })
+        }
+        Method::Basic(basic::Method::Nack(nack)) => format!("refused {}", nack.delivery_tag),
+        Method::Channel(channel::Method::OpenOk(_)) => "opened".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn tag_of(delivery: &Delivery<'_>) -> Option<u64> {
+    match delivery.kind {
+        DeliveryKind::Delivered { delivery_tag, .. } | DeliveryKind::Got { delivery_tag, .. } => {
+            Some(delivery_tag)
+        }
+        DeliveryKind::Returned { .. } => None,
+    }
+}
+
+fn show_delivery(delivery: &Delivery<'_>) -> String {
+    let body = String::from_utf8_lossy(delivery.payload.bytes());
+    let again = |redelivered: bool| if redelivered { " again" } else { "" };
+    match delivery.kind {
+        DeliveryKind::Delivered { redelivered, .. } => {
+            format!("{}: {body}{}", delivery.head.consumer_tag(), again(redelivered))
+        }
+        DeliveryKind::Got { redelivered, message_count, .. } => {
+            format!("got {body}{}, {message_count} left", again(redelivered))
+        }
+        DeliveryKind::Returned { reply_code } => format!("returned {body}: {reply_code}"),
+    }
+}
