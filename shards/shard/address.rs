@@ -81,11 +81,10 @@ fn exchange(path: &str) -> Option<Address<'_>> {
     Some(Address::Exchange { exchange, key })
 }
 
-/// The address of an exchange, with a key; of the default one, with that of the queue that the key leads to.
+/// The address of an exchange, with a key.
 pub(crate) fn exchange_address(exchange: &str, key: Option<&str>) -> String {
     let mut address = String::new();
     let parts = match (exchange, key) {
-        ("", Some(queue)) => ["/queues/", queue, "", ""],
         (_, Some(key)) => [EXCHANGES, exchange, "/", key],
         (_, None) => [EXCHANGES, exchange, "", ""],
     };
@@ -205,7 +204,7 @@ mod tests {
             let expect = Address::Exchange { exchange: name.into(), key: key.map(Cow::Borrowed) };
             assert_eq!(Address::parse(&address), expect, "{address}");
         }
-        assert_eq!(exchange_address("", Some("a b")), "/queues/a%20b");
+        assert_eq!(exchange_address("", Some("a b")), "/exchanges//a%20b");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Refused {
     pub(crate) fn unsupported_address() -> Self {
         Refused::new(
             "amqp:not-implemented",
-            "exchanges are not available, use the name of a queue or a topic",
+            "addresses of this form are not known: use a name, /queues/NAME, /topics/NAME or /exchanges/NAME/KEY",
         )
     }
 }
@@ -147,6 +147,9 @@ impl Shard {
         let node = target.address.map(|address| self.node_of(address, target.capabilities)).transpose()?;
         if let (Some(Node::Topic(topic)), false) = (&node, target.dynamic) {
             return self.attach_topic_producer(slot, link, topic);
+        }
+        if let (Some(Node::Exchange { exchange, key }), false) = (&node, target.dynamic) {
+            return self.attach_exchange_producer(slot, link, exchange, key);
         }
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         let link_ref = connection.link_ref(link);
@@ -326,10 +329,16 @@ impl Shard {
                 let home = self.home_of(&queue);
                 (home, filters.request(queue, browse, priority), None)
             }
+            Some(Node::Exchange { .. }) => {
+                return Err(Refused::new(
+                    "amqp:not-implemented",
+                    "an exchange has no messages: attach to a queue that is bound to it",
+                ));
+            }
             Some(Node::Topic(_)) | None => {
                 let name = match &node {
                     Some(Node::Topic(name)) => Some(&**name),
-                    Some(Node::Queue(_)) | None => None,
+                    Some(Node::Queue(_) | Node::Exchange { .. }) | None => None,
                 };
                 let (topic, dynamic) = self.topic_of_source(now, name)?;
                 let made = self.subscription_request(slot, attach, source, topic, filters, priority);

@@ -37,6 +37,7 @@ pub(crate) const SUBSCRIPTIONS: &str = "corelane.subscription.";
 pub(crate) enum Node {
     Queue(Box<str>),
     Topic(Box<str>),
+    Exchange { exchange: Box<str>, key: Box<str> },
 }
 
 /// Whether a terminus' capabilities say that it is a topic (AMQP JMS mapping 1.0, §3.1).
@@ -66,7 +67,7 @@ impl Shard {
                     "{name:?} has wildcards, which no queue's name has; allowed: a topic, as topic://NAME, or a queue's name"
                 ),
             )),
-            Node::Queue(_) | Node::Topic(_) => Ok(node),
+            Node::Queue(_) | Node::Topic(_) | Node::Exchange { .. } => Ok(node),
         }
     }
 
@@ -79,7 +80,10 @@ impl Shard {
                 let is_topic = wants_topic(capabilities) || !is_queue && self.is_topic(&name);
                 if is_topic { Node::Topic(name.into()) } else { Node::Queue(name.into()) }
             }
-            Address::Exchange { .. } | Address::Unsupported => return Err(Refused::unsupported_address()),
+            Address::Exchange { exchange, key } => {
+                Node::Exchange { exchange: exchange.into(), key: key.unwrap_or_default().into() }
+            }
+            Address::Unsupported => return Err(Refused::unsupported_address()),
             Address::Invalid => return Err(Refused::invalid_address()),
         })
     }

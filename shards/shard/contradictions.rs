@@ -194,7 +194,7 @@ fn check_place(destinations: &Destinations, rule: &DestinationRule) -> Result<()
             let what = format!("dead-letter {to:?} is a topic by the rules, and no topic can be called so");
             Err(contradiction(rule, what))
         }
-        Stop::Topic(_) | Stop::Queue(_) => Ok(()),
+        Stop::Topic(_) | Stop::Queue(_) | Stop::Exchange(_) => Ok(()),
     }
 }
 
@@ -264,10 +264,12 @@ fn check_dead_letters(destinations: &Destinations) -> Result<(), Contradiction> 
     }
     for first in firsts {
         let mut path = DeadLetterPath::from(first.clone());
-        let mut next = next_stop(destinations, first.name(), None);
+        let mut next = first.ruled_by().and_then(|name| next_stop(destinations, name, None));
         while let Some(stop) = next {
             next = match path.go_on(stop) {
-                Ok(stop) => stop.and_then(|stop| next_stop(destinations, stop.name(), None)),
+                Ok(stop) => {
+                    stop.and_then(Stop::ruled_by).and_then(|name| next_stop(destinations, name, None))
+                }
                 Err(why) => {
                     let mut rules = destinations.matching(first.name());
                     let rule = rules.rfind(|rule| rule.dead_letter.is_some()).cloned().unwrap_or_default();

@@ -22,6 +22,8 @@ pub(crate) enum Stop {
     Queue(Box<str>),
     /// Its subscriptions, which are ruled by its name.
     Topic(Box<str>),
+    /// An exchange, by its address with the key, if there is one. Where it leads says each message.
+    Exchange(Box<str>),
 }
 
 impl Stop {
@@ -31,13 +33,34 @@ impl Stop {
             Address::Name(name) if rules.is_topic(&name) => Stop::Topic(name.into()),
             Address::Topic(name) => Stop::Topic(name.into()),
             Address::Name(name) | Address::Queue(name) => Stop::Queue(name.into()),
-            Address::Exchange { .. } | Address::Unsupported | Address::Invalid => Stop::Queue(address.into()),
+            Address::Exchange { exchange, key: Some(queue) } if exchange.is_empty() => {
+                Stop::Queue(queue.into())
+            }
+            Address::Exchange { .. } => Stop::Exchange(address.into()),
+            Address::Unsupported | Address::Invalid => Stop::Queue(address.into()),
         }
     }
 
     pub(crate) fn name(&self) -> &str {
         match self {
-            Stop::Queue(name) | Stop::Topic(name) => name,
+            Stop::Queue(name) | Stop::Topic(name) | Stop::Exchange(name) => name,
+        }
+    }
+
+    /// The name that says which rules hold there.
+    pub(crate) fn ruled_by(&self) -> Option<&str> {
+        match self {
+            Stop::Queue(name) | Stop::Topic(name) => Some(name),
+            Stop::Exchange(_) => None,
+        }
+    }
+
+    /// It was kept by its name.
+    pub(crate) fn kept(name: &str, is_queue: bool) -> Stop {
+        match Address::parse(name) {
+            _ if is_queue => Stop::Queue(name.into()),
+            Address::Exchange { .. } => Stop::Exchange(name.into()),
+            _ => Stop::Topic(name.into()),
         }
     }
 }
@@ -45,7 +68,7 @@ impl Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self {
-            Stop::Queue(_) => "",
+            Stop::Queue(_) | Stop::Exchange(_) => "",
             Stop::Topic(_) => "topic://",
         };
         write!(formatter, "{kind}{}", self.name())
@@ -99,11 +122,11 @@ impl Shard {
     pub(crate) fn next_stop(&self, stop: &Stop) -> Option<Stop> {
         let node = match stop {
             Stop::Queue(name) => self.queues.find(name).and_then(|queue| self.queues.get(queue)),
-            Stop::Topic(_) => None,
+            Stop::Topic(_) | Stop::Exchange(_) => None,
         };
         match node {
             Some(node) => next_stop(&self.destinations, node.ruled_by(), node.overrides()),
-            None => next_stop(&self.destinations, stop.name(), None),
+            None => next_stop(&self.destinations, stop.ruled_by()?, None),
         }
     }
 }
@@ -126,6 +149,11 @@ mod tests {
         }
         for address in ["news", "topic://news", "/topics/news"] {
             check(address, Stop::Topic("news".into()), "topic://news");
+        }
+        check("/exchanges//news", Stop::Queue("news".into()), "news");
+        for address in ["/exchanges/news", "/exchanges/news/k"] {
+            check(address, Stop::Exchange(address.into()), address);
+            assert_eq!(Stop::kept(address, false), Stop::Exchange(address.into()));
         }
         check("queue://news", Stop::Queue("news".into()), "news");
         check("queue://topic://news", Stop::Queue("topic://news".into()), "topic://news");

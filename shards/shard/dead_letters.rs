@@ -17,7 +17,7 @@
 //! - a message that goes round in a circle of queues is dropped, unless a consumer has rejected it in this round, or an operator moved it: queues whose dead
 //!   letters lead to each other never send one round without end. Whatever way does not come back is gone to its end;
 //! - a dead letter stays in the memory of its shard until there is room on its way, in the order in which they died;
-//! - one that cannot be stored where it goes, or goes to a topic without subscriptions, is gone: its queue counts it, and the log says why.
+//! - one that cannot be stored where it goes, or goes to a topic or an exchange that leads nowhere, is gone: its queue counts it, and the log says why.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use corelane_engine::{DeadLetter, DeadLetterReason, QueueId, Stored};
 use corelane_wire::amqp10::{ListWriter, MapWriter, Raw, Reader, Value};
 
 use crate::Shard;
+use crate::address::Address;
 use crate::dead_letter_paths::Stop;
 use crate::durability::Source;
 use crate::limits::{DEAD_LETTER_STOPS_KEPT, DEATH_PATH_MAX, TURN_DEAD_LETTERS_MAX};
@@ -168,7 +169,7 @@ impl Deaths {
         }
         list.field(&self.unattended.length);
         for stop in &self.unattended.kept {
-            list.field(&matches!(stop, Stop::Topic(_)));
+            list.field(&!matches!(stop, Stop::Queue(_)));
             list.field(&stop.name());
         }
         list.finish();
@@ -187,8 +188,7 @@ impl Deaths {
             fields.by_ref().take(length as usize).filter_map(|queue| Some(queue.as_str()?.into())).collect();
         let mut unattended = Way { kept: Vec::new(), length: number(&mut fields)? };
         while let (Some(Value::Boolean(is_topic)), Some(name)) = (fields.next(), fields.next()) {
-            let name = name.as_str()?.into();
-            unattended.kept.push(if is_topic { Stop::Topic(name) } else { Stop::Queue(name) });
+            unattended.kept.push(Stop::kept(name.as_str()?, !is_topic));
         }
         Some(Deaths { count, path, unattended })
     }
@@ -267,7 +267,7 @@ impl Shard {
             let why = match outcome {
                 PublishOutcome::Full => "no room there (it is full)",
                 PublishOutcome::NoRoom => "no room there (its shard is full)",
-                PublishOutcome::NoSubscription => "the topic has no subscription",
+                PublishOutcome::NoSubscription => "no queue is bound, and nothing is subscribed",
                 PublishOutcome::NoDisk => "its disk is full, or has failed",
                 PublishOutcome::Stored
                 | PublishOutcome::NoQueue
@@ -316,6 +316,9 @@ impl Shard {
             let to = Arc::clone(to);
             let counted = message.memory();
             let goes_on = message.die(now, name, reason, Stop::at(&self.destinations, &to));
+            if let Address::Exchange { exchange, key } = Address::parse(&to) {
+                message.readdress(&exchange, key.as_deref());
+            }
             self.memory_used = self.memory_used - counted + message.memory();
             if goes_on {
                 self.counters.dead_letters.count(reason);

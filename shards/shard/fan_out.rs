@@ -12,11 +12,13 @@
 
 use std::sync::Arc;
 
+use corelane_engine::exchanges::RoutedBy;
 use corelane_engine::{Origin, QueueId};
 use corelane_journal::Ticket;
 use corelane_protocol::amqp10::LinkId;
 
 use crate::Shard;
+use crate::amqp091::BySections;
 use crate::connection::QueueAt;
 use crate::event::ConnectionSlot;
 use crate::failure::Failure;
@@ -27,11 +29,29 @@ use crate::producers::ProducerAt;
 use crate::publish::{Arrival, Delivery, Timing};
 use crate::subscription::Publisher;
 
-/// Where the messages of a producer on a topic go, as it was when it was last looked up.
+/// Where the messages of a producer on a topic or an exchange go, as it was when it was last looked up.
 #[derive(Debug)]
 pub(crate) struct TopicRoute {
-    topic: Box<str>,
+    to: Address,
     routes: Arc<Routes>,
+}
+
+#[derive(Clone, Debug)]
+enum Address {
+    Topic(Box<str>),
+    Exchange { exchange: Box<str>, key: Box<str> },
+}
+
+/// What a message was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    Topic {
+        /// A temporary one that is gone.
+        is_gone: bool,
+        /// Of its messages, above what their producers say.
+        expiration_us: Option<u64>,
+    },
+    Exchange,
 }
 
 /// Where the messages for a topic go.
@@ -39,8 +59,8 @@ pub(crate) struct TopicRoute {
 pub(crate) struct Routes {
     /// What this was looked up in, and where: a connection may move.
     version: (usize, u64, u64),
-    /// A temporary topic that is gone.
-    pub(crate) is_gone: bool,
+    /// What becomes of a message that no queue gets: it is refused if its topic is gone, and an exchange says that it leads nowhere.
+    pub(crate) otherwise: PublishOutcome,
     /// The queues of this shard, if they are few enough for one step.
     pub(crate) here: Option<Arc<Routed>>,
     /// All others. What is for this shard goes the way of what is for another one.
@@ -92,23 +112,53 @@ impl FanOuts {
 
 impl TopicRoute {
     pub(crate) fn new(topic: &str) -> Self {
-        let routes =
-            Routes { version: (usize::MAX, 0, 0), is_gone: false, here: None, elsewhere: Vec::new() };
-        TopicRoute { topic: topic.into(), routes: Arc::new(routes) }
+        TopicRoute { to: Address::Topic(topic.into()), routes: Arc::new(Routes::none()) }
+    }
+
+    pub(crate) fn to_exchange(exchange: &str, key: &str) -> Self {
+        let to = Address::Exchange { exchange: exchange.into(), key: key.into() };
+        TopicRoute { to, routes: Arc::new(Routes::none()) }
+    }
+}
+
+impl Routes {
+    /// Nobody has looked.
+    pub(crate) fn none() -> Self {
+        let otherwise = PublishOutcome::NoQueue;
+        Routes { version: (usize::MAX, 0, 0), otherwise, here: None, elsewhere: Vec::new() }
     }
 }
 
 impl Shard {
-    /// Where the messages of a producer on a topic go now.
-    pub(crate) fn routes_of(&mut self, slot: ConnectionSlot, link: LinkId) -> Option<Arc<Routes>> {
+    /// Where a message of a producer on a topic or an exchange goes now.
+    pub(crate) fn routes_of(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        message: &mut Message,
+    ) -> Option<Arc<Routes>> {
         let version = self.routes_version();
         let route = self.topic_route(slot, link)?;
-        if route.routes.version != version {
-            let topic = route.topic.clone();
-            let routes = self.look_up_routes(&topic);
-            self.topic_route(slot, link)?.routes = routes;
+        let is_current = route.routes.version == version;
+        if let (true, Address::Topic(_)) = (is_current, &route.to) {
+            return Some(route.routes.clone());
         }
-        Some(self.topic_route(slot, link)?.routes.clone())
+        let to = route.to.clone();
+        let (routes, by) = match &to {
+            Address::Topic(topic) => (self.look_up_routes(topic), RoutedBy::Keys),
+            Address::Exchange { exchange, key } => {
+                // Who gets it with 0-9-1 is told where it was published.
+                message.readdress(exchange, Some(key));
+                if is_current {
+                    return Some(self.topic_route(slot, link)?.routes.clone());
+                }
+                self.look_up_exchange(exchange, &[key.as_bytes()], &BySections(message))?
+            }
+        };
+        if by == RoutedBy::Keys {
+            self.topic_route(slot, link)?.routes = routes.clone();
+        }
+        Some(routes)
     }
 
     fn topic_route(&mut self, slot: ConnectionSlot, link: LinkId) -> Option<&mut TopicRoute> {
@@ -125,13 +175,23 @@ impl Shard {
         let mut found: Vec<QueueAt> = Vec::new();
         self.topology.matches(topic, |at| found.push(at));
         self.turn.count_work(self.topology.take_work());
-        found.sort_unstable_by_key(|at| (at.shard, at.queue));
-        let mut routes = Routes {
-            version: self.routes_version(),
-            is_gone: self.is_topic_gone(topic),
-            here: None,
-            elsewhere: Vec::new(),
+        let is_gone = self.is_topic_gone(topic);
+        if is_gone {
+            found.clear();
+        }
+        self.routes_to(found, Aim::Topic { is_gone, expiration_us })
+    }
+
+    /// The routes to these queues.
+    pub(crate) fn routes_to(&self, mut found: Vec<QueueAt>, aim: Aim) -> Arc<Routes> {
+        let (otherwise, expiration_us) = match aim {
+            Aim::Topic { is_gone: true, .. } => (PublishOutcome::NoQueue, None),
+            Aim::Topic { is_gone: false, expiration_us } => (PublishOutcome::Stored, expiration_us),
+            Aim::Exchange => (PublishOutcome::NoSubscription, None),
         };
+        found.sort_unstable_by_key(|at| (at.shard, at.queue));
+        let version = self.routes_version();
+        let mut routes = Routes { version, otherwise, here: None, elsewhere: Vec::new() };
         for of_shard in found.chunk_by(|one, other| one.shard == other.shard) {
             let (shard, is_one_step) = (of_shard[0].shard, of_shard.len() <= FAN_OUT_STEP_MAX);
             for step in of_shard.chunks(FAN_OUT_STEP_MAX) {
@@ -165,9 +225,9 @@ impl Shard {
         let behind = routes.here.as_ref().filter(|_| waits).map(|routed| (self.index, routed));
         let elsewhere = routes.elsewhere.iter().map(|(to, routed)| (*to, routed)).chain(behind);
         let parts = elsewhere.clone().count();
-        if routes.is_gone || parts == 0 {
+        if parts == 0 {
             let outcome = match here {
-                Some(routed) if !routes.is_gone => {
+                Some(routed) => {
                     let mark = self.said();
                     let outcome = self.fan_out_here(now, slot, link, delivery, routed, message);
                     if outcome == PublishOutcome::Stored {
@@ -176,9 +236,9 @@ impl Shard {
                     self.answer_kept(slot, link, delivery, outcome, mark);
                     return;
                 }
-                Some(_) | None => {
+                None => {
                     self.dissolve(message);
-                    if routes.is_gone { PublishOutcome::NoQueue } else { PublishOutcome::Stored }
+                    routes.otherwise
                 }
             };
             self.answer(slot, delivery, outcome);

@@ -15,6 +15,7 @@ use corelane_engine::{Origin, QueueId};
 use crate::Shard;
 use crate::address::{Address, is_topic_name};
 use crate::dead_letters::LostDeadLetter;
+use crate::fan_out::Routes;
 use crate::mail::{Arrived, ForwardedMessage, HandoffTarget, Mail, PublishOutcome};
 use crate::message::Message;
 use crate::publish::{Arrival, Timing};
@@ -29,10 +30,10 @@ impl Shard {
         match Address::parse(address) {
             Address::Name(name) if !self.is_topic(&name) => self.may_forward_to_queue(&name),
             Address::Queue(name) => self.may_forward_to_queue(&name),
-            Address::Name(_) | Address::Topic(_) => {
+            Address::Name(_) | Address::Topic(_) | Address::Exchange { .. } => {
                 (0..self.shards).all(|shard| shard == self.index || self.peers.may_forward(shard))
             }
-            Address::Exchange { .. } | Address::Unsupported | Address::Invalid => true,
+            Address::Unsupported | Address::Invalid => true,
         }
     }
 
@@ -56,7 +57,8 @@ impl Shard {
             Address::Name(topic) | Address::Topic(topic) => {
                 self.route_to_topic(now, &topic, died_in, message)
             }
-            Address::Exchange { .. } | Address::Unsupported | Address::Invalid => {
+            Address::Exchange { exchange, .. } => self.route_to_exchange(now, &exchange, died_in, message),
+            Address::Unsupported | Address::Invalid => {
                 self.dissolve(message);
                 PublishOutcome::NoAddress
             }
@@ -65,7 +67,7 @@ impl Shard {
         outcome
     }
 
-    fn route_to_queue(
+    pub(crate) fn route_to_queue(
         &mut self,
         now: u64,
         name: &str,
@@ -91,10 +93,21 @@ impl Shard {
         message: Message,
     ) -> PublishOutcome {
         let routes = self.look_up_routes(topic);
-        if !is_topic_name(topic) || routes.is_gone {
+        if !is_topic_name(topic) || routes.otherwise == PublishOutcome::NoQueue {
             self.dissolve(message);
             return PublishOutcome::NoQueue;
         }
+        self.route_by(now, &routes, died_in, message)
+    }
+
+    /// Puts a message into the queues that it is routed to.
+    pub(crate) fn route_by(
+        &mut self,
+        now: u64,
+        routes: &Routes,
+        died_in: Option<QueueId>,
+        message: Message,
+    ) -> PublishOutcome {
         let is_alone = routes.elsewhere.len() == 1 && routes.here.is_none();
         let message = message.passed();
         let mut outcome = PublishOutcome::Stored;

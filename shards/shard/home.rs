@@ -4,8 +4,10 @@
 //! what another wrote, must agree on it, so it is spelled out here and pinned by a test.
 
 use crate::Destinations;
+use crate::durability::is_of_topology;
 use crate::queues::is_ours;
 use crate::shard::VIRTUAL_HOST;
+use crate::topology::COORDINATOR;
 
 /// The shard that the queue of this name lives on, where there are so many: the one that its rules name, else the one of its hash.
 pub fn queue_home(destinations: &Destinations, queue: &str, shards: usize) -> usize {
@@ -13,6 +15,19 @@ pub fn queue_home(destinations: &Destinations, queue: &str, shards: usize) -> us
     match pinned.and_then(|shard| usize::try_from(shard).ok()) {
         Some(shard) if shard < shards => shard,
         Some(_) | None => home_shard(VIRTUAL_HOST, queue, shards),
+    }
+}
+
+/// The shard whose journal a definition belongs to.
+pub fn definition_home(
+    destinations: &Destinations,
+    definition: &corelane_journal::Queue,
+    shards: usize,
+) -> usize {
+    if is_of_topology(definition.kind) {
+        COORDINATOR
+    } else {
+        queue_home(destinations, &definition.name, shards)
     }
 }
 

@@ -29,6 +29,7 @@ mod destinations;
 mod durability;
 mod effect;
 mod event;
+mod exchange_routes;
 mod failure;
 mod fan_out;
 mod forward;
@@ -73,7 +74,7 @@ pub use destinations::{
 pub use durability::{Decisions, RestoreSummary};
 pub use effect::Effect;
 pub use event::{ConnectionSlot, Event, Peer, Socket};
-pub use home::{home_shard, queue_home};
+pub use home::{definition_home, home_shard, queue_home};
 pub use mail::{Adopted, ConnectionId, Mail, SaslReply, SaslStep};
 pub use message::Message;
 pub use protocol::Offers;

@@ -181,8 +181,14 @@ pub const CONTAINER_ID_BYTES_MAX: usize = 1024;
 /// Queues of a shard. A further one is not made: `amqp:resource-limit-exceeded`.
 pub const QUEUES_MAX: usize = 1 << 20;
 
-/// Bindings of topics to subscriptions, and temporary topics, in the whole process. Who asks for a further one is refused:
-/// `amqp:resource-limit-exceeded`.
+/// Exchanges of 0-9-1, in the whole process. Who declares a further one is refused: 406.
+pub const EXCHANGES_MAX: usize = 1 << 16;
+
+/// Bytes of the arguments of an exchange or a binding. With more it is refused: 406.
+pub const EXCHANGE_ARGUMENTS_BYTES_MAX: usize = 16 << 10;
+
+/// Bindings of topics to subscriptions, temporary topics, and bindings of exchanges, in the whole process. Who asks for a further one is
+/// refused: `amqp:resource-limit-exceeded`, 406.
 pub const BINDINGS_MAX: usize = 1 << 20;
 
 /// Bytes of a message's annotations up to which modified outcomes may add to them. What goes beyond is left out, and so is what

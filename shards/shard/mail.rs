@@ -329,7 +329,7 @@ pub enum PublishOutcome {
     Stored,
     /// There is no such queue, or there is none any more.
     NoQueue,
-    /// The broker's own, for a topic that has no subscription.
+    /// An exchange leads to no queue; of the broker's own messages, a topic to no subscription either.
     NoSubscription,
     /// On an anonymous terminus: the message has no usable `to`.
     NoAddress,
@@ -367,7 +367,9 @@ impl PublishOutcome {
         match self {
             PublishOutcome::Stored => ("", ""),
             PublishOutcome::NoQueue => ("amqp:not-found", "there is no such queue"),
-            PublishOutcome::NoSubscription => ("amqp:not-found", "the topic has no subscription"),
+            PublishOutcome::NoSubscription => {
+                ("amqp:not-found", "no queue is bound, and nothing is subscribed")
+            }
             PublishOutcome::NoAddress => ("amqp:precondition-failed", "the message's `to` names no queue"),
             PublishOutcome::Full => ("amqp:resource-limit-exceeded", "the queue is full"),
             PublishOutcome::NoRoom => (

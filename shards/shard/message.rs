@@ -317,7 +317,6 @@ impl Message {
     }
 
     /// It goes through an exchange, under another key if there is one. It is no longer routed by the keys of its headers then.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no exchange takes dead letters yet"))]
     pub(crate) fn readdress(&mut self, exchange: &str, routing_key: Option<&str>) {
         let mut bytes = Vec::new();
         let mut map = MapWriter::new(&mut bytes);
@@ -575,6 +574,11 @@ impl Content {
     }
 
     /// A property, or nothing where that cannot be read.
+    pub(crate) fn application_properties(&self) -> Map<'_> {
+        let at = self.application_properties as usize;
+        if at == 0 { Map::default() } else { Map::decode(&self.bytes()[at..]).unwrap_or_default() }
+    }
+
     pub(crate) fn property(&self, property: Property) -> Value<'_> {
         self.read_property(property).ok().flatten().unwrap_or(Value::Null)
     }

@@ -361,7 +361,7 @@ impl Property {
         Ok(RedeliveryRule { min_us, multiplier_permille, max_us })
     }
 
-    /// The address of a queue or a topic, or nothing. What it means hangs on the rules.
+    /// The address of a queue, a topic or an exchange, or nothing. What it means hangs on the rules.
     fn name<'a>(&self, text: &'a str) -> Result<&'a str, PropertyError> {
         let address = none_as_empty(text);
         let is_allowed = match Address::parse(address) {
@@ -369,7 +369,8 @@ impl Property {
                 !has_wildcards(&name) && !is_ours(&name) && *name != *management::ADDRESS
             }
             Address::Topic(name) => is_topic_name(&name) && !is_ours(&name),
-            Address::Exchange { .. } | Address::Unsupported => false,
+            Address::Exchange { .. } => true,
+            Address::Unsupported => false,
             Address::Invalid => address.is_empty(),
         };
         if is_allowed { Ok(address) } else { Err(self.not_allowed(text)) }
@@ -382,6 +383,14 @@ impl Property {
     /// A text that is none of those allowed.
     fn not_allowed(&self, found: &str) -> PropertyError {
         PropertyError::WrongType { property: self.name, found: format!("{found:?}"), allowed: self.allowed() }
+    }
+}
+
+/// The number that is nearest to this one, of those that a property may be.
+pub(crate) fn clamp(property: &str, number: u64) -> u64 {
+    match find(property).map(|property| &property.kind) {
+        Some(Kind::Number(range, _)) => number.clamp(range.min, range.max),
+        Some(_) | None => number,
     }
 }
 

@@ -108,7 +108,7 @@ fn a_refusal_names_the_property_the_value_and_what_is_allowed() {
     refuses("overflow", "true", &["overflow cannot be true"]);
     refuses("dead-letter", "a.*", &["dead-letter cannot be \"a.*\"", "a queue's name"]);
     for nowhere in
-        ["/queues/%4", "/queues/a.%2A", "/exchanges/a/b", "topic://a.#", "topic://a..b", "queue://"]
+        ["/queues/%4", "/queues/a.%2A", "/exchange/a/b", "topic://a.#", "topic://a..b", "queue://"]
     {
         refuses("dead-letter", nowhere, &["dead-letter cannot be", "a queue's name"]);
     }

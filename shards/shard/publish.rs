@@ -106,7 +106,7 @@ impl Shard {
             self.on_request(now, slot, received);
             return;
         }
-        let Some((delivery, message)) = self.read_message(slot, received) else { return };
+        let Some((delivery, mut message)) = self.read_message(slot, received) else { return };
         let Some(producer) = self.connections.get_mut(slot).and_then(|it| it.producer_mut(delivery.link))
         else {
             self.buffers.give(message.into_bytes());
@@ -114,11 +114,11 @@ impl Shard {
         };
         let destination = match producer.route {
             Route::Queue(at) => Destination::Queue(at),
-            Route::Topic => match self.routes_of(slot, delivery.link) {
+            Route::Topic => match self.routes_of(slot, delivery.link, &mut message) {
                 Some(routes) => Destination::Topic(routes),
                 None => Destination::Nowhere(PublishOutcome::NoQueue),
             },
-            Route::Anonymous => self.destination_of(now, &message),
+            Route::Anonymous => self.destination_of(now, &mut message),
             Route::Management => Destination::Management,
             Route::Resolving | Route::Exchange => Destination::Nowhere(PublishOutcome::NoQueue),
         };
@@ -255,7 +255,7 @@ impl Shard {
     }
 
     /// Where the `to` of a message leads.
-    fn destination_of(&mut self, now: u64, message: &Message) -> Destination {
+    fn destination_of(&mut self, now: u64, message: &mut Message) -> Destination {
         let name = match message.to().map(Address::parse) {
             Some(Address::Queue(name) | Address::Name(name)) if name == management::ADDRESS => {
                 return Destination::Management;
@@ -263,6 +263,10 @@ impl Shard {
             Some(Address::Name(name)) if self.is_topic(&name) => return self.topic_of(&name),
             Some(Address::Topic(name)) => return self.topic_of(&name),
             Some(Address::Queue(name) | Address::Name(name)) => name,
+            Some(Address::Exchange { exchange, key }) if !exchange.is_empty() => {
+                let (exchange, key) = (exchange.into_owned(), key.unwrap_or_default().into_owned());
+                return self.destination_through(&exchange, &key, message);
+            }
             Some(Address::Exchange { .. } | Address::Unsupported | Address::Invalid) => {
                 return Destination::Nowhere(PublishOutcome::NoQueue);
             }
@@ -518,8 +522,11 @@ impl Shard {
             {
                 // AMQP 1.0 §4.4.4: it is said by the answer to the discharge.
                 transactions.fail(number, Failure::Refused(outcome));
-            // What a topic's subscriptions have refused, others may have.
-            } else if settled && !(is_topic && outcome.is_for_want_of_room()) {
+            // What a topic's subscriptions have refused, others may have; and an exchange may lead nowhere.
+            } else if settled
+                && outcome != PublishOutcome::NoSubscription
+                && !(is_topic && outcome.is_for_want_of_room())
+            {
                 // AMQP 1.0 anonymous terminus §2.2.2: what cannot be said by an outcome ends the link.
                 let (condition, description) = outcome.error();
                 connection.protocol.detach(link, true, Some(ErrorSpec { condition, description }));
@@ -530,8 +537,9 @@ impl Shard {
         if !settled {
             let outcome = match outcome {
                 PublishOutcome::Stored => Outcome::Accepted,
+                // Nobody wants it now.
+                PublishOutcome::NoSubscription => Outcome::Released,
                 PublishOutcome::NoQueue
-                | PublishOutcome::NoSubscription
                 | PublishOutcome::NoAddress
                 | PublishOutcome::Full
                 | PublishOutcome::NoRoom

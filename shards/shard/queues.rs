@@ -48,6 +48,8 @@ pub(crate) struct QueueNode {
     overrides: Option<Box<DestinationRule>>,
     /// How it was declared on a channel, if it was.
     pub(crate) declared: Option<Box<Declared>>,
+    /// It was bound to an exchange, or is about to be.
+    pub(crate) is_bound: bool,
     /// What rules and overrides come to, but for what it keeps while it is used.
     pub(crate) destination: Destination,
     /// It keeps something: see `kept`.
@@ -324,6 +326,7 @@ impl Shard {
             kind,
             overrides: None,
             declared: None,
+            is_bound: false,
             destination,
             waiting_rules: false,
             consumers: 0,
@@ -561,6 +564,9 @@ impl Shard {
             self.undefine(queue, &node);
             self.dismiss_producers(queue, node.producers);
             subscription = node.subscription;
+            if node.is_bound {
+                self.unbind_queue(now, queue);
+            }
         }
         self.statistics.forget(queue);
         for owner in owners {

@@ -1,13 +1,15 @@
-//! Which bindings and topics does every shard know of, and how does that change?
+//! Which bindings, topics and exchanges does every shard know of, and how does that change?
 //!
-//! A message is routed on its producer's shard, so each shard has all bindings (a pattern, and the queue that gets what matches).
+//! A message is routed on its producer's shard, so each shard has all bindings: of topics (a pattern, and the queue that gets what
+//! matches), and of exchanges of 0-9-1.
 //! A change is proposed by the shard it comes from, put in order by the coordinator, told to all shards as a numbered delta, and done
 //! when all have taken it. Only then the proposer hears so: whatever is published anywhere after that is routed by it.
 //!
 //! Invariants:
 //! - deltas arrive without gaps: the next is `taken + 1`;
 //! - at the coordinator: `taken[shard] ≤ taken[coordinator]`, and a change is answered when every `taken[shard]` has reached it;
-//! - changes of one proposer are put in order as it made them, so that the end of a binding is never lost before its beginning;
+//! - changes of one proposer are put in order as it made them, so that the end of a binding is never lost before its beginning: a queue's
+//!   home proposes what it is bound to;
 //! - a binding may lead to a queue that is gone: its home knows, and its end is on the way.
 //!
 //! Left out: what bindings are for (`subscription`), and routing by them (`fan_out`).
@@ -15,28 +17,41 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use corelane_engine::exchanges::{
+    self, Applied, Binding, Change as ExchangeChange, Declaration, End, Exchanges, Found, HeaderReader,
+    RoutedBy, VhostId,
+};
 use corelane_engine::{QueueId, TopicTrie};
+use corelane_journal::Ticket;
 use corelane_mailbox::Lane;
 use hashbrown::{HashMap, HashSet};
 use slab::Slab;
 
 use crate::Shard;
 use crate::connection::QueueAt;
-use crate::limits::BINDINGS_MAX;
+use crate::effect::Effect;
+use crate::limits::{BINDINGS_MAX, EXCHANGES_MAX};
 use crate::mail::{LinkRef, Mail, Refusal};
+use crate::shard::VIRTUAL_HOST;
 
 /// The shard that puts changes in order.
 pub(crate) const COORDINATOR: usize = 0;
 
+/// The virtual host that there is.
+pub(crate) const VHOST: VhostId = VhostId(0);
+
 /// What a shard knows.
 pub(crate) struct Topology {
     bindings: TopicTrie<QueueAt>,
+    exchanges: Exchanges<QueueAt>,
     /// Topics that live as long as a link.
     temporary: HashSet<Arc<str>>,
     /// The number of the delta that was taken last.
     taken: u64,
     /// What is to be done when a change of ours is done.
     proposals: Slab<Then>,
+    /// Exchanges and bindings, and queues of bindings, that the journal had and that are not there again yet.
+    pub(crate) restoring: usize,
     coordination: Option<Coordination>,
 }
 
@@ -48,8 +63,18 @@ struct Coordination {
     bound: Bound,
     /// By shard.
     taken: Vec<u64>,
-    /// Changes that some shard has yet to take: number, proposer, proposal.
-    waiting: VecDeque<(u64, usize, u32)>,
+    /// Changes that some shard has yet to take.
+    waiting: VecDeque<Proposed>,
+}
+
+/// A change whose proposer waits for it.
+#[derive(Debug)]
+struct Proposed {
+    number: u64,
+    from: usize,
+    proposal: u32,
+    /// What was said since has to be synced before.
+    mark: Ticket,
 }
 
 /// The patterns of bindings and the temporary topics, to be listed. An index stays the same while its topic is known.
@@ -72,15 +97,38 @@ pub(crate) enum Then {
     Subscribed(QueueId),
     /// The temporary topic of this producer is there.
     TopicMade(LinkRef),
+    /// What the journal had is there again.
+    Restored,
+}
+
+/// Why a change is not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotMade {
+    /// There are as many of these as there may be.
+    Limit(&'static str),
+    /// It would have to be kept, and the disk takes nothing.
+    Disk,
+    Exchange(exchanges::Refusal),
 }
 
 /// What is to be so on all shards.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    Bind { pattern: Arc<str>, queue: QueueAt },
-    Unbind { pattern: Arc<str>, queue: QueueAt },
+    Bind {
+        pattern: Arc<str>,
+        queue: QueueAt,
+    },
+    Unbind {
+        pattern: Arc<str>,
+        queue: QueueAt,
+    },
     MakeTopic(Arc<str>),
     EndTopic(Arc<str>),
+    /// Of exchanges, and of what is bound to them. `uid`: what the journal knows the queue by that is bound, if it does.
+    Exchanges {
+        change: Box<ExchangeChange<QueueAt>>,
+        uid: Option<u64>,
+    },
 }
 
 /// What shards tell each other of it.
@@ -96,16 +144,33 @@ enum TopologyStep {
     /// To the coordinator.
     Taken { number: u64 },
     /// From the coordinator to who has proposed it.
-    Done { proposal: u32, result: Result<(), Refusal> },
+    Done { proposal: u32, result: Result<(), NotMade> },
+    /// From the coordinator to the home of a queue that was bound when the broker stopped: is it there?
+    Find { name: Box<str>, uid: u64 },
+    /// The home's answer.
+    FoundBound { uid: u64, queue: Option<QueueId> },
+}
+
+impl std::fmt::Display for NotMade {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NotMade::Limit(what) => write!(f, "there are as many {what} as there may be"),
+            NotMade::Disk => f.write_str("the disk is full or has failed: nothing durable can be made"),
+            NotMade::Exchange(refusal) => refusal.fmt(f),
+        }
+    }
 }
 
 impl Bound {
     /// A change was made.
     fn note(&mut self, change: &Change) {
-        let (Change::Bind { pattern: name, .. }
-        | Change::Unbind { pattern: name, .. }
-        | Change::MakeTopic(name)
-        | Change::EndTopic(name)) = change;
+        let name = match change {
+            Change::Bind { pattern: name, .. }
+            | Change::Unbind { pattern: name, .. }
+            | Change::MakeTopic(name)
+            | Change::EndTopic(name) => name,
+            Change::Exchanges { .. } => return,
+        };
         let topics = &mut self.topics;
         let index = match self.by_name.get(name) {
             Some(index) => *index,
@@ -120,7 +185,7 @@ impl Bound {
             Change::Bind { .. } => uses.bindings += 1,
             Change::Unbind { .. } => uses.bindings = uses.bindings.saturating_sub(1),
             Change::MakeTopic(_) => uses.temporary = true,
-            Change::EndTopic(_) => uses.temporary = false,
+            Change::EndTopic(_) | Change::Exchanges { .. } => uses.temporary = false,
         }
         if *uses == Uses::default() {
             topics.remove(index);
@@ -137,11 +202,16 @@ impl Topology {
             taken: vec![0; shards],
             waiting: VecDeque::new(),
         };
+        let mut exchanges = Exchanges::new(hash_seed);
+        let added = exchanges.apply(&ExchangeChange::AddVhost(VIRTUAL_HOST.into()));
+        debug_assert!(added.is_ok() && exchanges.vhost(VIRTUAL_HOST) == Some(VHOST));
         Topology {
             bindings: TopicTrie::new(hash_seed),
+            exchanges,
             temporary: HashSet::new(),
             taken: 0,
             proposals: Slab::new(),
+            restoring: 0,
             coordination: (index == COORDINATOR).then_some(coordination),
         }
     }
@@ -162,7 +232,81 @@ impl Topology {
 
     /// What has been looked up since this was asked last, in work of a turn.
     pub(crate) fn take_work(&mut self) -> u64 {
-        self.bindings.take_work()
+        self.bindings.take_work() + self.exchanges.take_work()
+    }
+
+    /// The queues that get what is published to an exchange with these keys, each once. None: there is no such exchange.
+    pub(crate) fn route(
+        &mut self,
+        exchange: &str,
+        keys: &[&[u8]],
+        headers: &impl HeaderReader,
+        mut found: impl FnMut(QueueAt),
+    ) -> Option<RoutedBy> {
+        self.exchanges.route(VHOST, exchange, keys, headers, |way| match way {
+            Found::Queue(at) => found(at),
+            // No exchange that delays messages can be declared.
+            Found::Delayed(_) => {}
+        })
+    }
+
+    /// The exchange, if it is there.
+    pub(crate) fn check_exists(&self, exchange: &str) -> Result<&Declaration, exchanges::Refusal> {
+        self.exchanges.check_exists(VHOST, exchange)
+    }
+
+    /// The same, if clients may publish to it.
+    pub(crate) fn check_publish(&self, exchange: &str) -> Result<&Declaration, exchanges::Refusal> {
+        self.exchanges.check_publish(VHOST, exchange)
+    }
+
+    /// Whether a binding that is there outlives a restart.
+    pub(crate) fn is_binding_durable(&self, binding: &Binding<QueueAt>) -> bool {
+        let is_durable = |exchange| self.check_exists(exchange).is_ok_and(|it| it.is_durable);
+        is_durable(&binding.source)
+            && match &binding.destination {
+                End::Queue { is_durable, .. } => *is_durable,
+                End::Exchange(exchange) => is_durable(exchange),
+            }
+    }
+
+    /// Whether it makes something that outlives a restart.
+    fn begins_durable(&self, change: &Change) -> bool {
+        match change {
+            Change::Exchanges { change, .. } => match &**change {
+                ExchangeChange::Declare(declaration) => declaration.is_durable,
+                ExchangeChange::Bind(binding) => self.is_binding_durable(binding),
+                ExchangeChange::AddVhost(_)
+                | ExchangeChange::RemoveVhost(_)
+                | ExchangeChange::Delete { .. }
+                | ExchangeChange::Unbind(_)
+                | ExchangeChange::RemoveQueue(_) => false,
+            },
+            Change::Bind { .. } | Change::Unbind { .. } | Change::MakeTopic(_) | Change::EndTopic(_) => false,
+        }
+    }
+
+    /// Whether there is room for what the change would make.
+    fn check_room(&self, change: &Change) -> Result<(), NotMade> {
+        let topics = self.coordination.as_ref().map_or(0, |coordination| coordination.count);
+        let is_bound_out = topics + self.exchanges.binding_count() >= BINDINGS_MAX;
+        let (is_full, what) = match change {
+            Change::Bind { .. } | Change::MakeTopic(_) => (is_bound_out, "bindings"),
+            Change::Unbind { .. } | Change::EndTopic(_) => (false, ""),
+            Change::Exchanges { change, .. } => match &**change {
+                ExchangeChange::Bind(_) => (is_bound_out, "bindings"),
+                ExchangeChange::Declare(asked) => {
+                    let is_full = self.exchanges.exchange_count() >= EXCHANGES_MAX;
+                    (is_full && self.check_exists(&asked.name).is_err(), "exchanges")
+                }
+                ExchangeChange::AddVhost(_)
+                | ExchangeChange::RemoveVhost(_)
+                | ExchangeChange::Delete { .. }
+                | ExchangeChange::Unbind(_)
+                | ExchangeChange::RemoveQueue(_) => (false, ""),
+            },
+        };
+        if is_full { Err(NotMade::Limit(what)) } else { Ok(()) }
     }
 
     /// How many bindings have exactly this pattern; none if nothing is known of it. The coordinator knows, as with the two below.
@@ -181,9 +325,9 @@ impl Topology {
         self.coordination.as_ref().map(|coordination| coordination.bound.topics.capacity())
     }
 
-    /// False: it was so already.
-    fn apply(&mut self, change: &Change) -> bool {
-        match change {
+    /// What is refused has changed nothing. `is_changed` is false: it was so already.
+    fn apply(&mut self, change: &Change) -> Result<Applied<QueueAt>, exchanges::Refusal> {
+        let is_changed = match change {
             Change::Bind { pattern, queue } => {
                 self.bindings.insert(pattern.as_bytes(), *queue);
                 true
@@ -191,7 +335,21 @@ impl Topology {
             Change::Unbind { pattern, queue } => self.bindings.remove(pattern.as_bytes(), queue),
             Change::MakeTopic(topic) => self.temporary.insert(topic.clone()),
             Change::EndTopic(topic) => self.temporary.remove(topic),
+            Change::Exchanges { change, .. } => return self.exchanges.apply(change),
+        };
+        Ok(Applied { is_changed, exchanges: Vec::new(), bindings: Vec::new() })
+    }
+}
+
+impl Coordination {
+    /// A change was made.
+    fn note(&mut self, change: &Change) {
+        match change {
+            Change::Bind { .. } | Change::MakeTopic(_) => self.count += 1,
+            Change::Unbind { .. } | Change::EndTopic(_) => self.count -= 1,
+            Change::Exchanges { .. } => return,
         }
+        self.bound.note(change);
     }
 }
 
@@ -212,7 +370,10 @@ impl Shard {
             TopologyStep::Delta { number, change } => {
                 assert_eq!(number, self.topology.taken + 1, "a lane keeps its mail in order");
                 self.topology.taken = number;
-                self.topology.apply(&change);
+                let applied = self.topology.apply(&change);
+                debug_assert!(applied.is_ok(), "what the coordinator has made can be made here");
+                let work = self.topology.take_work();
+                self.turn.count_work(work);
                 self.post_topology(from, TopologyStep::Taken { number });
                 self.follow(now, &change);
             }
@@ -223,49 +384,101 @@ impl Shard {
                 self.conclude_changes(now);
             }
             TopologyStep::Done { proposal, result } => self.on_change_done(now, proposal, result),
+            TopologyStep::Find { name, uid } => {
+                let queue = self.find_kept(&name, uid);
+                self.post_topology(from, TopologyStep::FoundBound { uid, queue });
+            }
+            TopologyStep::FoundBound { uid, queue } => {
+                let at = queue.map(|queue| QueueAt { shard: from, queue });
+                self.on_bound_found(now, uid, at);
+            }
+        }
+    }
+
+    /// A queue of this shard is gone, and so are its bindings.
+    pub(crate) fn unbind_queue(&mut self, now: u64, queue: QueueId) {
+        let gone = ExchangeChange::RemoveQueue(QueueAt { shard: self.index, queue });
+        self.propose(now, Change::Exchanges { change: Box::new(gone), uid: None }, None);
+    }
+
+    /// Asks for the queue of this name and uid, which was bound.
+    pub(crate) fn find_bound(&mut self, now: u64, name: &str, uid: u64) {
+        let home = self.home_of(name);
+        if home == self.index {
+            let queue = self.find_kept(name, uid).map(|queue| QueueAt { shard: home, queue });
+            self.on_bound_found(now, uid, queue);
+        } else {
+            self.post_topology(home, TopologyStep::Find { name: name.into(), uid });
         }
     }
 
     fn on_proposed(&mut self, now: u64, from: usize, proposal: Option<u32>, change: Change) {
-        let topology = &mut self.topology;
-        let Some(coordination) = &mut topology.coordination else { return };
-        let begins = matches!(change, Change::Bind { .. } | Change::MakeTopic(_));
-        if begins && coordination.count >= BINDINGS_MAX {
-            self.answer_change(now, from, proposal, Err(Refusal::ResourceLimit));
+        if self.topology.coordination.is_none() {
             return;
         }
-        if !topology.apply(&change) {
-            self.answer_change(now, from, proposal, Ok(()));
-            return;
+        let is_refused = match self.topology.check_room(&change) {
+            Ok(()) if self.takes_nothing() && self.topology.begins_durable(&change) => Err(NotMade::Disk),
+            room => room,
+        };
+        let begun = self.said();
+        let applied = is_refused.and_then(|()| self.topology.apply(&change).map_err(NotMade::Exchange));
+        let work = self.topology.take_work();
+        self.turn.count_work(work);
+        let applied = match applied {
+            Ok(applied) => applied,
+            Err(reason) => {
+                self.answer_change(now, from, proposal, Err(reason));
+                return;
+            }
+        };
+        if applied.is_changed {
+            self.spread(now, &change, &applied);
         }
-        let Some(coordination) = &mut topology.coordination else { return };
-        coordination.count = if begins { coordination.count + 1 } else { coordination.count - 1 };
-        coordination.bound.note(&change);
-        topology.taken += 1;
-        let number = topology.taken;
-        coordination.taken[COORDINATOR] = number;
-        if let Some(proposal) = proposal {
-            coordination.waiting.push_back((number, from, proposal));
+        // What was so already may have yet to be taken, or synced.
+        let mark = if applied.is_changed { begun } else { Ticket(0) };
+        let number = self.topology.taken;
+        if let (Some(proposal), Some(coordination)) = (proposal, &mut self.topology.coordination) {
+            coordination.waiting.push_back(Proposed { number, from, proposal, mark });
+        }
+        self.conclude_changes(now);
+    }
+
+    /// A change was made here: it is the next one for all shards.
+    fn spread(&mut self, now: u64, change: &Change, applied: &Applied<QueueAt>) {
+        self.topology.taken += 1;
+        let number = self.topology.taken;
+        if let Some(coordination) = &mut self.topology.coordination {
+            coordination.note(change);
+            coordination.taken[COORDINATOR] = number;
+        }
+        if let Change::Exchanges { change, uid } = change {
+            self.keep_change(change, *uid, applied);
         }
         for shard in (0..self.shards).filter(|shard| *shard != COORDINATOR) {
             self.post_topology(shard, TopologyStep::Delta { number, change: change.clone() });
         }
-        self.follow(now, &change);
-        self.conclude_changes(now);
+        self.follow(now, change);
     }
 
     /// Answers the changes that all shards have taken.
     fn conclude_changes(&mut self, now: u64) {
         while let Some(coordination) = &mut self.topology.coordination
-            && let Some(&(number, from, proposal)) = coordination.waiting.front()
+            && let Some(&Proposed { number, from, proposal, mark }) = coordination.waiting.front()
             && coordination.taken.iter().all(|taken| *taken >= number)
         {
             coordination.waiting.pop_front();
-            self.answer_change(now, from, Some(proposal), Ok(()));
+            self.answer_change_kept(now, mark, from, proposal);
         }
     }
 
-    fn answer_change(&mut self, now: u64, to: usize, proposal: Option<u32>, result: Result<(), Refusal>) {
+    /// The change of this proposal is refused, or done.
+    pub(crate) fn answer_change(
+        &mut self,
+        now: u64,
+        to: usize,
+        proposal: Option<u32>,
+        result: Result<(), NotMade>,
+    ) {
         let Some(proposal) = proposal else { return };
         if to == self.index {
             self.on_change_done(now, proposal, result);
@@ -274,10 +487,21 @@ impl Shard {
         }
     }
 
-    fn on_change_done(&mut self, now: u64, proposal: u32, result: Result<(), Refusal>) {
+    fn on_change_done(&mut self, now: u64, proposal: u32, result: Result<(), NotMade>) {
         match self.topology.proposals.try_remove(proposal as usize) {
-            Some(Then::Subscribed(queue)) => self.on_subscribed(now, queue, result),
-            Some(Then::TopicMade(link)) => self.on_topic_made(now, link, result),
+            Some(Then::Subscribed(queue)) => {
+                self.on_subscribed(now, queue, result.map_err(|_| Refusal::ResourceLimit));
+            }
+            Some(Then::TopicMade(link)) => {
+                self.on_topic_made(now, link, result.map_err(|_| Refusal::ResourceLimit));
+            }
+            Some(Then::Restored) => {
+                self.topology.restoring -= 1;
+                if let Err(reason) = result {
+                    let text = format!("an exchange or a binding of the journal is left out: {reason}");
+                    self.effects.push(Effect::Warn { text });
+                }
+            }
             None => {}
         }
     }
@@ -285,7 +509,8 @@ impl Shard {
     /// What a change means for the queues of this shard.
     fn follow(&mut self, now: u64, change: &Change) {
         match change {
-            Change::Bind { .. } | Change::Unbind { .. } | Change::MakeTopic(_) => {}
+            Change::Bind { .. } | Change::Unbind { .. } | Change::MakeTopic(_) | Change::Exchanges { .. } => {
+            }
             Change::EndTopic(topic) => self.end_subscriptions_to(now, topic),
         }
     }

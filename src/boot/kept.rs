@@ -10,7 +10,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use corelane_journal::Queue;
-use corelane_shard::{Decisions, Shard, queue_home};
+use corelane_shard::{Decisions, Shard, definition_home};
 use tracing::{info, warn};
 
 use super::BootError;
@@ -62,7 +62,7 @@ impl Storage {
         let destinations = settings.destinations.clone();
         let (say, opened) = channel();
         let thread = thread::Builder::new().name("storage".to_owned()).spawn(move || {
-            let home = |queue: &Queue| queue_home(&destinations, &queue.name, shards);
+            let home = |queue: &Queue| definition_home(&destinations, queue, shards);
             let _ = say.send(storage::open(&asked, shards as u16, clock.now(), &home, &driver::measure));
         });
         let thread = thread.map_err(BootError::Thread)?;

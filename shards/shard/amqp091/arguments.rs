@@ -11,10 +11,10 @@
 //! | `x-max-priority`, unless 0 | `priorities` |
 //! | `x-single-active-consumer` | `exclusive` |
 //! | `x-delivery-limit` | `deliveries-max`, one more: so many deliveries may fail |
-//! | `x-dead-letter-exchange`, `x-dead-letter-routing-key` | `dead-letter`: the exchange's address, or for the default one the queue's |
+//! | `x-dead-letter-exchange`, `x-dead-letter-routing-key` | `dead-letter`: the exchange's address |
 //! | `x-queue-type`: `classic`, `quorum` | none: a durable queue is kept |
 //!
-//! What was declared is kept with the queue, as long as that is kept: who declares it again has to mean the same. Numbers of different types
+//! A number that is beyond what the property may be is the nearest that it may be. What was declared is kept with the queue, as long as that is kept: who declares it again has to mean the same. Numbers of different types
 //! are the same if their values are. What is refused is refused in RabbitMQ's words.
 //!
 //! Left out: arguments about how a cluster of RabbitMQ stores a queue are taken and do nothing; names that nobody knows are told to the
@@ -29,6 +29,7 @@ use corelane_wire::amqp091::{DecodeError, FieldValue, ReplyCode, ShortStr, Table
 use super::values::type_name;
 use crate::address::exchange_address;
 use crate::destinations::{DestinationRule, OverflowRule};
+use crate::properties;
 use crate::shard::VIRTUAL_HOST;
 
 const MESSAGE_TTL: &str = "x-message-ttl";
@@ -207,10 +208,19 @@ impl Declared {
         let mut rule =
             DestinationRule { auto_delete: is_set(self.auto_delete), ..DestinationRule::default() };
         rule.idle_expiry_us = number(EXPIRES, 1, MILLISECONDS_MAX)?.map(|after| after * 1000);
-        rule.expiration_us = number(MESSAGE_TTL, 0, MILLISECONDS_MAX)?.map(|after| (after * 1000).max(1));
+        rule.expiration_us = number(MESSAGE_TTL, 0, MILLISECONDS_MAX)?.map(|after| after * 1000);
         rule.messages_max = number(MAX_LENGTH, 1, i64::MAX)?;
         rule.bytes_max = number(MAX_LENGTH_BYTES, 1, i64::MAX)?;
         rule.deliveries_max = number(DELIVERY_LIMIT, 0, i64::MAX)?.map(|limit| limit + 1);
+        for (name, value) in [
+            ("idle-expiry", &mut rule.idle_expiry_us),
+            ("expiration", &mut rule.expiration_us),
+            ("messages-max", &mut rule.messages_max),
+            ("bytes-max", &mut rule.bytes_max),
+            ("deliveries-max", &mut rule.deliveries_max),
+        ] {
+            *value = value.map(|value| properties::clamp(name, value));
+        }
         rule.priorities = number(MAX_PRIORITY, 0, PRIORITY_MAX)?.and_then(|max| is_set(max > 0));
         if let Some(single) = argument(SINGLE_ACTIVE_CONSUMER) {
             rule.exclusive = is_set(single.flag()?);
@@ -404,8 +414,31 @@ mod tests {
         assert_eq!(&*dead_letter(&[("x-dead-letter-exchange", text("a"))]), "/exchanges/a");
         let through_default =
             [("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text("dead"))];
-        assert_eq!(&*dead_letter(&through_default), "/queues/dead");
-        assert_eq!(declared(&[("x-message-ttl", Int32(0))]).rule().expiration_us, Some(1));
+        assert_eq!(&*dead_letter(&through_default), "/exchanges//dead");
+        assert_eq!(declared(&[("x-message-ttl", Int32(0))]).rule().expiration_us, Some(1000));
+    }
+
+    #[test]
+    fn what_is_taken_can_be_said_of_a_queue_again() {
+        for number in [0, 1, 2, 60_000, i64::MAX / 1000] {
+            let name = |name| ShortStr::cut(name);
+            let mut bytes = Vec::new();
+            let mut writer = TableWriter::new(&mut bytes);
+            for argument in [MESSAGE_TTL, EXPIRES, MAX_LENGTH, MAX_LENGTH_BYTES, DELIVERY_LIMIT] {
+                let least = if matches!(argument, MESSAGE_TTL | DELIVERY_LIMIT) { 0 } else { 1 };
+                writer.pair(name(argument), Int64(number.max(least)));
+            }
+            writer.pair(name(DEAD_LETTER_EXCHANGE), LongString(b"amq.topic"));
+            writer.pair(name(DEAD_LETTER_ROUTING_KEY), LongString("a.*.\u{e4}/\n".as_bytes()));
+            let rule = Declared::read("q", (true, true), Table::new(&bytes), |_| {}).unwrap().rule();
+            let mut again = DestinationRule::default();
+            for property in properties::PROPERTIES {
+                if let Some(value) = property.read(&rule) {
+                    properties::set_for_queue(&mut again, property.name, &value).unwrap();
+                }
+            }
+            assert_eq!(again, rule);
+        }
     }
 
     #[test]

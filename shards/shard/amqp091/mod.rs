@@ -34,6 +34,7 @@
 mod arguments;
 mod channel;
 pub(crate) mod consume;
+mod exchanges;
 mod headers;
 mod publish;
 mod published;
@@ -51,6 +52,7 @@ use corelane_wire::amqp091::{PropertyFields, ShortStr};
 
 pub(crate) use self::arguments::Declared;
 pub(crate) use self::channel::{ChannelFault, ChannelMail, ChannelRef, Channels};
+pub(crate) use self::exchanges::{BySections, arguments_of};
 pub(crate) use self::published::{Published, Refusal};
 pub(crate) use self::queues::{Purge, QueueReply};
 use self::stored::Original;

@@ -14,6 +14,7 @@ use corelane_journal::{
 };
 use hashbrown::HashMap;
 
+use super::exchanges::Definitions;
 use super::leaving::{Leaving, death_of};
 use super::overflow::{Overflow, away_of, position_of, transient_uid};
 use super::{Durability, Kept, Said, Source, definition};
@@ -33,6 +34,7 @@ pub(super) struct Placing {
     departures: Vec<(Source, Placed)>,
     died: Vec<(Source, u8)>,
     queues: Vec<(QueueId, Placed)>,
+    definitions: Vec<(u64, Placed)>,
     prepared: Vec<(TransactionKey, Placed)>,
     decided: Vec<(TransactionName, Placed)>,
     /// Dead letters, by their indices, with the uids of their queues.
@@ -45,6 +47,7 @@ pub(super) struct Placing {
 struct Sources<'a> {
     engine: &'a Engine<Message>,
     queues: &'a mut Queues,
+    definitions: &'a mut Definitions,
     participations: &'a Participations,
     leaving: &'a Leaving,
     overflow: &'a Overflow,
@@ -58,6 +61,7 @@ impl Placing {
         self.departures.clear();
         self.died.clear();
         self.queues.clear();
+        self.definitions.clear();
         self.prepared.clear();
         self.decided.clear();
         self.letters.clear();
@@ -102,6 +106,7 @@ impl Shard {
             removals,
             leaving,
             overflow,
+            definitions,
             decided,
             whole,
             taken,
@@ -109,14 +114,13 @@ impl Shard {
             backup,
             ..
         } = &mut **durability;
-        let is_short = journal.is_short();
+        let (is_short, completed) = (journal.is_short(), journal.completed());
         if backup.holds() {
             return false;
         }
-        let completed = journal.completed();
         let Some(mut batch) = journal.begin_batch() else { return false };
         let mut sources =
-            Sources { engine, queues, participations, leaving, overflow, dead_letters, decided };
+            Sources { engine, queues, definitions, participations, leaving, overflow, dead_letters, decided };
         let mut open = false;
         let mut last = None;
         let mut count = 0;
@@ -192,6 +196,7 @@ impl Shard {
                 | Said::AwayAgain { .. }
                 | Said::Returned { .. }
                 | Said::Queue { .. }
+                | Said::Definition { .. }
                 | Said::Closed { .. }
                 | Said::Died { .. }
                 | Said::Prepared { .. }
@@ -239,6 +244,7 @@ impl Sources<'_> {
                 let placed = batch.queue(&definition::record_of(node, &kept), kept.definition);
                 placing.queues.push((queue, placed));
             }
+            Said::Definition { uid } => self.definition(uid, batch, placing),
             Said::Closed { queue } => {
                 let Some(closing) = self.queues.closing_mut(queue) else { return };
                 closing.kept.version += 1;
@@ -281,6 +287,13 @@ impl Sources<'_> {
             Said::Begin | Said::End | Said::Removed(_) | Said::Stopped { .. } => {
                 unreachable!("they need no source")
             }
+        }
+    }
+
+    /// An exchange or a binding.
+    fn definition(&mut self, uid: u64, batch: &mut Batch<'_>, placing: &mut Placing) {
+        if let Some((record, before)) = self.definitions.next_record(uid) {
+            placing.definitions.push((uid, batch.queue(&record, before)));
         }
     }
 
@@ -496,7 +509,7 @@ impl Durability {
         participations: &mut Participations,
         dead_letters: &mut DeadLetters,
     ) {
-        let Durability { placing, leaving, overflow, decided, journal, .. } = self;
+        let Durability { placing, leaving, overflow, definitions, decided, journal, .. } = self;
         overflow.begin(write);
         for (queue, place, placed) in placing.messages.drain(..) {
             let position = write.position(placed);
@@ -519,6 +532,9 @@ impl Durability {
             if let Some(kept) = queues.kept_mut(queue) {
                 kept.definition = Some(write.position(placed));
             }
+        }
+        for (uid, placed) in placing.definitions.drain(..) {
+            definitions.note_written(uid, write.position(placed));
         }
         for (transaction, placed) in placing.prepared.drain(..) {
             participations.note_prepared(transaction, write.position(placed));

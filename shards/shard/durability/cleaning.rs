@@ -7,6 +7,7 @@ use corelane_engine::{Engine, Place, QueueId, Stored};
 use corelane_journal::{Position, Record, SegmentReader};
 use hashbrown::HashSet;
 
+use super::exchanges::is_of_topology;
 use super::overflow::{position_of, transient_queue};
 use super::{Durability, Said, Source};
 use crate::Shard;
@@ -150,6 +151,10 @@ impl Durability {
     ) -> Option<Said> {
         match record {
             Record::Message(message, payload) => self.message_again(engine, position, message, payload),
+            Record::Queue(record) if is_of_topology(record.kind) => {
+                let uid = record.uid;
+                self.definitions.is_at(uid, position).then_some(Said::Definition { uid })
+            }
             Record::Queue(record) => {
                 let queue = *self.by_uid.get(&record.uid)?;
                 let is_there = queues.kept(queue)?.definition == Some(position);

@@ -25,6 +25,7 @@ mod backup;
 mod batch;
 mod cleaning;
 mod definition;
+mod exchanges;
 mod leaving;
 mod overflow;
 mod promise;
@@ -46,6 +47,8 @@ use crate::queues::{QueueKind, QueueNode};
 use backup::BackupState;
 use batch::Placing;
 use cleaning::Cleaning;
+use exchanges::Definitions;
+pub(crate) use exchanges::is_of_topology;
 use leaving::Leaving;
 pub(crate) use leaving::{Closing, Source};
 use overflow::{Overflow, position_of};
@@ -63,6 +66,7 @@ pub(crate) struct Durability {
     begun: Ticket,
     promises: VecDeque<(Ticket, Promise)>,
     by_uid: HashMap<u64, QueueId>,
+    definitions: Definitions,
     next_uid: u64,
     boot: u32,
     /// The last number that was given to a transaction.
@@ -130,6 +134,10 @@ enum Said {
     Queue {
         queue: QueueId,
     },
+    /// An exchange or a binding is there.
+    Definition {
+        uid: u64,
+    },
     /// The queue is deleted, and has dead letters.
     Closed {
         queue: QueueId,
@@ -139,6 +147,7 @@ enum Said {
         source: Source,
         returned: Box<corelane_journal::Returned>,
     },
+    /// A queue is gone, or an exchange or a binding.
     QueueDeleted {
         uid: u64,
         since: u32,
@@ -218,6 +227,7 @@ impl Durability {
             begun: Ticket(0),
             promises: VecDeque::new(),
             by_uid: HashMap::new(),
+            definitions: Definitions::default(),
             next_uid,
             boot,
             transactions: 0,

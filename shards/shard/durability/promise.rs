@@ -12,6 +12,7 @@ use crate::event::ConnectionSlot;
 use crate::mail::{Arrived, Handoff, LinkRef, Mail, PublishOutcome, Stored, TransactionKey, Vote};
 use crate::management::{Answer, Fault, Status};
 use crate::publish::Delivery;
+use crate::topology::NotMade;
 
 /// What happens when it is synced.
 pub(super) enum Promise {
@@ -35,6 +36,8 @@ pub(super) enum Promise {
     Answered { number: u64, answer: Box<Answer> },
     /// A channel of a connection here hears what was done with a queue of this shard.
     Replied { channel: ChannelRef, result: Result<QueueReply, ChannelFault> },
+    /// The change of this proposal is done.
+    Changed { to: usize, proposal: u32 },
     /// Topics may lead to the subscription.
     Defined { queue: QueueId },
     /// The shard has stopped.
@@ -96,6 +99,14 @@ impl Shard {
                 durability.promise(ticket, Promise::HandoffStored { to, handoff });
             }
             (_, _) => self.answer_handoff(to, handoff),
+        }
+    }
+
+    /// The change of this proposal is done, when what was said since the mark is synced.
+    pub(crate) fn answer_change_kept(&mut self, now: u64, mark: Ticket, to: usize, proposal: u32) {
+        match (self.said_since(mark), &mut self.durability) {
+            (Some(ticket), Some(durability)) => durability.promise(ticket, Promise::Changed { to, proposal }),
+            (_, _) => self.answer_change(now, to, Some(proposal), Ok(())),
         }
     }
 
@@ -246,6 +257,9 @@ impl Shard {
                 Promise::Replied { channel, .. } => {
                     self.on_channel_answer(now, self.index, channel, Err(ChannelFault::disk_failed()));
                 }
+                Promise::Changed { to, proposal } => {
+                    self.answer_change(now, to, Some(proposal), Err(NotMade::Disk));
+                }
                 Promise::Post { .. }
                 | Promise::Reveal { .. }
                 | Promise::Voted { .. }
@@ -289,6 +303,7 @@ impl Shard {
             Promise::Replied { channel, result } => {
                 self.on_channel_answer(now, self.index, channel, result);
             }
+            Promise::Changed { to, proposal } => self.answer_change(now, to, Some(proposal), Ok(())),
             Promise::Defined { queue } => self.bind_topics(now, queue),
             Promise::Stopped => self.effects.push(Effect::Stopped),
         }

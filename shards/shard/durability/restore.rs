@@ -266,6 +266,9 @@ impl Shard {
         self.durability = Some(Box::new(durability));
         let mut waiting = HashMap::new();
         for (position, queue) in &queues {
+            if self.restore_definition(*position, queue) {
+                continue;
+            }
             match self.restore_queue(now, *position, queue) {
                 Ok(id) => {
                     let begin = kept.partition_point(|message| message.uid < queue.uid);
@@ -571,6 +574,7 @@ impl Shard {
                 self.bind_topics(now, queue);
             }
         }
+        self.restore_topology(now);
         restoring.summary
     }
 
@@ -605,7 +609,7 @@ impl Shard {
         self.durability.as_ref().is_none_or(|durability| {
             let is_written = durability.journal.completed() > Ticket(0);
             let never = durability.refused.is_some() || durability.journal.is_failed();
-            durability.unbound.is_empty() && (is_written || never)
+            durability.unbound.is_empty() && self.topology.restoring == 0 && (is_written || never)
         })
     }
 }

@@ -121,10 +121,10 @@ pub const PROPERTIES: &[Property] = &[
         Kind::Name(field!(dead_letter)),
         Merge::MostSpecific,
         "none",
-        "The queue, or topic, where messages go that are rejected, expire, fail too often, are dropped by overflow, or are held by \
+        "The queue, topic or exchange where messages go that are rejected, expire, fail too often, are dropped by overflow, or are held by \
          a consumer when their queue is deleted; without it they are gone. If that queue is full, it does what its own overflow says: with \
-         reject the dead letter is lost, as where there is no such queue and auto-create is false, or no subscription to that \
-         topic (dead-letters-lost of the queue \
+         reject the dead letter is lost, as where there is no such queue and auto-create is false, or nothing is subscribed to that \
+         topic or bound to that exchange (dead-letters-lost of the queue \
          it comes from counts them, and the log says so); with drop-oldest its oldest message is; with block it takes the dead \
          letter, beyond its limits: nobody can be made to wait.",
     ),

@@ -1,0 +1,128 @@
+//! Which queues get what is published to an exchange of 0-9-1, by whichever version of AMQP, and what dies there?
+//!
+//! It is looked up among the bindings that every shard has (`topology`), and goes the way of what is published to topics (`fan_out`).
+//! Where the keys alone decide, a producer keeps what was found, for the last few keys that it has used, until anything changes.
+//!
+//! The default exchange leads to the queue that is called like the key, wherever it is.
+
+use std::sync::Arc;
+
+use corelane_engine::QueueId;
+use corelane_engine::exchanges::{HeaderReader, RoutedBy};
+use corelane_protocol::amqp10::{Answer, LinkId};
+
+use crate::Shard;
+use crate::address::Address;
+use crate::amqp091::BySections;
+use crate::attach::Refused;
+use crate::connection::{Link, Producer, QueueAt, Route};
+use crate::event::ConnectionSlot;
+use crate::fan_out::{Aim, Routes, TopicRoute};
+use crate::mail::PublishOutcome;
+use crate::message::Message;
+use crate::publish::Destination;
+
+impl Shard {
+    /// Where a message goes that is published to an exchange with these keys, and whether the keys alone say so. None: there is no such
+    /// exchange.
+    pub(crate) fn look_up_exchange(
+        &mut self,
+        exchange: &str,
+        keys: &[&[u8]],
+        headers: &impl HeaderReader,
+    ) -> Option<(Arc<Routes>, RoutedBy)> {
+        let mut found: Vec<QueueAt> = Vec::new();
+        let by = self.topology.route(exchange, keys, headers, |at| found.push(at));
+        let work = self.topology.take_work();
+        self.turn.count_work(work);
+        let routes = self.routes_to(found, Aim::Exchange);
+        Some((routes, by?))
+    }
+
+    /// A producer of 1.0 on an exchange.
+    pub(crate) fn attach_exchange_producer(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        exchange: &str,
+        key: &str,
+    ) -> Result<(), Refused> {
+        self.topology
+            .check_publish(exchange)
+            .map_err(|refusal| Refused::new("amqp:not-found", refusal.to_string()))?;
+        let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        let attachment = connection.link_ref(link).attachment;
+        let topic = Some(Box::new(TopicRoute::to_exchange(exchange, key)));
+        let producer = Producer { route: Route::Topic, topic, ..Producer::new(attachment) };
+        self.bind(slot, link, Link::Producer(producer));
+        self.accept_producer(slot, link, Answer::Same);
+        Ok(())
+    }
+
+    /// Where a message of 1.0 goes whose `to` is an exchange. It says then which one that was.
+    pub(crate) fn destination_through(
+        &mut self,
+        exchange: &str,
+        key: &str,
+        message: &mut Message,
+    ) -> Destination {
+        if self.topology.check_publish(exchange).is_err() {
+            return Destination::Nowhere(PublishOutcome::NoQueue);
+        }
+        message.readdress(exchange, Some(key));
+        match self.look_up_exchange(exchange, &[key.as_bytes()], &BySections(message)) {
+            Some((routes, _)) => Destination::Topic(routes),
+            None => Destination::Nowhere(PublishOutcome::NoQueue),
+        }
+    }
+
+    /// A dead letter goes through an exchange, by the keys that it has.
+    pub(crate) fn route_to_exchange(
+        &mut self,
+        now: u64,
+        exchange: &str,
+        died_in: Option<QueueId>,
+        message: Message,
+    ) -> PublishOutcome {
+        let name = died_in.and_then(|queue| Some(self.queues.last_will(queue)?.0)).unwrap_or_default();
+        let keys: Vec<Box<[u8]>> = message.route(name).1.into_iter().map(Into::into).collect();
+        if exchange.is_empty() {
+            return self.route_to_keys(now, &keys, died_in, message);
+        }
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+        match self.look_up_exchange(exchange, &keys, &BySections(&message)) {
+            Some((routes, _)) => self.route_by(now, &routes, died_in, message),
+            None => {
+                self.dissolve(message);
+                PublishOutcome::NoQueue
+            }
+        }
+    }
+
+    /// Each key is the name of a queue.
+    fn route_to_keys(
+        &mut self,
+        now: u64,
+        keys: &[Box<[u8]>],
+        died_in: Option<QueueId>,
+        message: Message,
+    ) -> PublishOutcome {
+        let names = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
+        let names: Vec<&str> =
+            names.filter(|name| matches!(Address::parse(name), Address::Name(_))).collect();
+        let [others @ .., last] = &*names else {
+            self.dissolve(message);
+            return PublishOutcome::NoSubscription;
+        };
+        if others.is_empty() {
+            return self.route_to_queue(now, last, died_in, message);
+        }
+        let message = message.passed();
+        let mut outcome = PublishOutcome::Stored;
+        for name in others {
+            let Some(another) = message.another() else { break };
+            outcome = outcome.and(self.route_to_queue(now, name, died_in, another));
+        }
+        outcome.and(self.route_to_queue(now, last, died_in, message))
+    }
+}
