@@ -16,6 +16,7 @@ use corelane_wire::amqp10::{Attach, TargetArchetype};
 
 use crate::amqp091::Channels;
 use crate::event::Peer;
+use crate::exchange_routes::ExchangeRoutes;
 use crate::fan_out::{FanOuts, TopicRoute};
 use crate::limits::{BUFFER_KEPT_BYTES_MAX, LEAD_MAX, LEAD_WAIT_US, PRODUCER_CREDIT};
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
@@ -124,7 +125,9 @@ pub(crate) struct Producer {
     pub(crate) overshoot: u32,
     /// The last queue of another shard that a message was for by its key.
     pub(crate) last_key: Option<Arc<str>>,
-    /// Where they go, if it is a topic.
+    /// Where those go that a channel publishes to exchanges.
+    pub(crate) exchange_routes: Option<Box<ExchangeRoutes>>,
+    /// Where they go, if it is a topic, or an exchange of 1.0.
     pub(crate) topic: Option<Box<TopicRoute>>,
     /// Messages that several shards have yet to answer.
     pub(crate) fan_outs: FanOuts,
@@ -287,6 +290,7 @@ impl Producer {
             waits_for: Vec::new(),
             overshoot: 0,
             last_key: None,
+            exchange_routes: None,
             topic: None,
             fan_outs: FanOuts::default(),
             dynamic: None,

@@ -17,10 +17,49 @@ use crate::amqp091::BySections;
 use crate::attach::Refused;
 use crate::connection::{Link, Producer, QueueAt, Route};
 use crate::event::ConnectionSlot;
-use crate::fan_out::{Aim, Routes, TopicRoute};
+use crate::fan_out::{Aim, Routes, TopicRoute, Version};
+use crate::limits::EXCHANGE_ROUTES_KEPT;
 use crate::mail::PublishOutcome;
 use crate::message::Message;
 use crate::publish::Destination;
+
+/// Where a channel's messages go, for the keys that it has used last.
+#[derive(Debug, Default)]
+pub(crate) struct ExchangeRoutes {
+    kept: Vec<Kept>,
+    /// The one that is replaced next.
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    exchange: Box<str>,
+    key: Box<[u8]>,
+    routes: Arc<Routes>,
+}
+
+impl ExchangeRoutes {
+    /// What was found for this key, if that holds still.
+    pub(crate) fn find(&self, version: Version, exchange: &str, key: &[u8]) -> Option<Arc<Routes>> {
+        let kept = self.kept.iter().find(|kept| *kept.key == *key && *kept.exchange == *exchange)?;
+        (kept.routes.version == version).then(|| kept.routes.clone())
+    }
+
+    pub(crate) fn keep(&mut self, exchange: &str, key: &[u8], routes: Arc<Routes>) {
+        let is_it = |kept: &&mut Kept| *kept.key == *key && *kept.exchange == *exchange;
+        if let Some(kept) = self.kept.iter_mut().find(is_it) {
+            kept.routes = routes;
+            return;
+        }
+        let kept = Kept { exchange: exchange.into(), key: key.into(), routes };
+        if self.kept.len() < EXCHANGE_ROUTES_KEPT {
+            self.kept.push(kept);
+            return;
+        }
+        self.kept[self.next] = kept;
+        self.next = (self.next + 1) % EXCHANGE_ROUTES_KEPT;
+    }
+}
 
 impl Shard {
     /// Where a message goes that is published to an exchange with these keys, and whether the keys alone say so. None: there is no such
@@ -124,5 +163,24 @@ impl Shard {
             outcome = outcome.and(self.route_to_queue(now, name, died_in, another));
         }
         outcome.and(self.route_to_queue(now, last, died_in, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_few_keys_are_kept() {
+        let mut routes = ExchangeRoutes::default();
+        let found = Arc::new(Routes::none());
+        for n in 0..3 * EXCHANGE_ROUTES_KEPT {
+            routes.keep("e", &n.to_be_bytes(), found.clone());
+            routes.keep("e", &n.to_be_bytes(), found.clone());
+        }
+        assert_eq!(routes.kept.len(), EXCHANGE_ROUTES_KEPT);
+        assert_eq!(Arc::strong_count(&found), 1 + EXCHANGE_ROUTES_KEPT);
+        let last = (3 * EXCHANGE_ROUTES_KEPT - 1).to_be_bytes();
+        assert!(routes.kept.iter().any(|kept| *kept.key == last));
     }
 }

@@ -42,6 +42,9 @@ enum Address {
     Exchange { exchange: Box<str>, key: Box<str> },
 }
 
+/// What routes are looked up in, and where: a connection may move.
+pub(crate) type Version = (usize, u64, u64);
+
 /// What a message was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
@@ -57,8 +60,8 @@ pub(crate) enum Aim {
 /// Where the messages for a topic go.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// What this was looked up in, and where: a connection may move.
-    version: (usize, u64, u64),
+    /// What this was looked up in.
+    pub(crate) version: Version,
     /// What becomes of a message that no queue gets: it is refused if its topic is gone, and an exchange says that it leads nowhere.
     pub(crate) otherwise: PublishOutcome,
     /// The queues of this shard, if they are few enough for one step.
@@ -127,6 +130,11 @@ impl Routes {
         let otherwise = PublishOutcome::NoQueue;
         Routes { version: (usize::MAX, 0, 0), otherwise, here: None, elsewhere: Vec::new() }
     }
+
+    /// They lead nowhere.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.here.is_none() && self.elsewhere.is_empty()
+    }
 }
 
 impl Shard {
@@ -165,7 +173,7 @@ impl Shard {
         self.connections.get_mut(slot)?.producer_mut(link)?.topic.as_deref_mut()
     }
 
-    fn routes_version(&self) -> (usize, u64, u64) {
+    pub(crate) fn routes_version(&self) -> Version {
         (self.index, self.topology.version(), self.destinations_version)
     }
 

@@ -58,6 +58,25 @@ mod tests {
     }
 
     #[test]
+    fn exchanges_and_bindings_are_defined_by_the_coordinator() {
+        let rules = Destinations::new(Vec::new(), true);
+        let name = (0..).map(|n| format!("q{n}")).find(|name| home_shard("/", name, 4) == 3);
+        let name = name.expect("one of many");
+        for (kind, expect) in [(1, 3), (2, 3), (3, 3), (4, 0), (5, 0)] {
+            let definition = corelane_journal::Queue {
+                uid: 1,
+                version: 1,
+                since: 0,
+                kind,
+                name: name.clone(),
+                properties: bytes::Bytes::new(),
+                subscription: bytes::Bytes::new(),
+            };
+            assert_eq!(definition_home(&rules, &definition, 4), expect, "{kind}");
+        }
+    }
+
+    #[test]
     fn queues_spread_evenly() {
         let mut counts = [0; 4];
         for n in 0..4000 {

@@ -184,6 +184,9 @@ pub const QUEUES_MAX: usize = 1 << 20;
 /// Exchanges of 0-9-1, in the whole process. Who declares a further one is refused: 406.
 pub const EXCHANGES_MAX: usize = 1 << 16;
 
+/// Keys of which a producer on exchanges keeps where they lead. Of a further one it is looked up.
+pub const EXCHANGE_ROUTES_KEPT: usize = 8;
+
 /// Bytes of the arguments of an exchange or a binding. With more it is refused: 406.
 pub const EXCHANGE_ARGUMENTS_BYTES_MAX: usize = 16 << 10;
 

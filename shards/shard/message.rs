@@ -576,7 +576,10 @@ impl Content {
     /// A property, or nothing where that cannot be read.
     pub(crate) fn application_properties(&self) -> Map<'_> {
         let at = self.application_properties as usize;
-        if at == 0 { Map::default() } else { Map::decode(&self.bytes()[at..]).unwrap_or_default() }
+        match Value::read(&mut corelane_wire::amqp10::Reader::new(&self.bytes()[at..])) {
+            Ok(Value::Map(map)) if at > 0 => map,
+            Ok(_) | Err(_) => Map::default(),
+        }
     }
 
     pub(crate) fn property(&self, property: Property) -> Value<'_> {

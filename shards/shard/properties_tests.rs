@@ -107,8 +107,7 @@ fn a_refusal_names_the_property_the_value_and_what_is_allowed() {
     refuses("overflow", "bloc", &["overflow cannot be \"bloc\"", "\"block\""]);
     refuses("overflow", "true", &["overflow cannot be true"]);
     refuses("dead-letter", "a.*", &["dead-letter cannot be \"a.*\"", "a queue's name"]);
-    for nowhere in
-        ["/queues/%4", "/queues/a.%2A", "/exchange/a/b", "topic://a.#", "topic://a..b", "queue://"]
+    for nowhere in ["/queues/%4", "/queues/a.%2A", "/exchange/a/b", "topic://a.#", "topic://a..b", "queue://"]
     {
         refuses("dead-letter", nowhere, &["dead-letter cannot be", "a queue's name"]);
     }

@@ -28,6 +28,7 @@ use hashbrown::{HashMap, HashSet};
 use slab::Slab;
 
 use crate::Shard;
+use crate::amqp091::{ChannelFault, ChannelRef, QueueReply};
 use crate::connection::QueueAt;
 use crate::effect::Effect;
 use crate::limits::{BINDINGS_MAX, EXCHANGES_MAX};
@@ -91,12 +92,14 @@ struct Uses {
 }
 
 /// What follows on a change.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum Then {
     /// The subscription of this queue gets what is published from now on.
     Subscribed(QueueId),
     /// The temporary topic of this producer is there.
     TopicMade(LinkRef),
+    /// A channel of shard `to` is told, when what was said here since the mark is synced.
+    Answer { mark: Ticket, to: usize, channel: ChannelRef, reply: QueueReply },
     /// What the journal had is there again.
     Restored,
 }
@@ -494,6 +497,10 @@ impl Shard {
             }
             Some(Then::TopicMade(link)) => {
                 self.on_topic_made(now, link, result.map_err(|_| Refusal::ResourceLimit));
+            }
+            Some(Then::Answer { mark, to, channel, reply }) => {
+                let result = result.map(|()| reply).map_err(|reason| ChannelFault::of_change(&reason));
+                self.answer_channel(now, mark, to, channel, result);
             }
             Some(Then::Restored) => {
                 self.topology.restoring -= 1;

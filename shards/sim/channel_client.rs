@@ -4,7 +4,7 @@ use corelane_protocol::amqp091::{
     Config, Connection, Delivery, DeliveryKind, Event, Login, Publication, SessionId,
 };
 use corelane_wire::amqp091::{
-    Encode, Method, Properties, PropertyFields, ShortStr, Table, basic, channel, confirm, queue,
+    Encode, Method, Properties, PropertyFields, ShortStr, Table, basic, channel, confirm, exchange, queue,
 };
 
 /// One client with as many channels as it opens.
@@ -96,15 +96,66 @@ impl ChannelClient {
 
     /// Publishes to the default exchange.
     pub fn publish(&mut self, channel: SessionId, queue: &str, body: &str, mandatory: bool) {
-        let mut properties = Vec::new();
-        Properties::default().encode(&mut properties);
+        self.publish_to(channel, ("", queue), &Properties::default(), body, mandatory);
+    }
+
+    /// Publishes to an exchange with a key.
+    pub fn publish_to(
+        &mut self,
+        channel: SessionId,
+        (exchange, routing_key): (&str, &str),
+        properties: &Properties<'_>,
+        body: &str,
+        mandatory: bool,
+    ) {
+        let mut encoded = Vec::new();
+        properties.encode(&mut encoded);
         let publication = Publication {
-            exchange: ShortStr::EMPTY,
-            routing_key: ShortStr::cut(queue),
-            properties: PropertyFields::new(&properties),
+            exchange: ShortStr::cut(exchange),
+            routing_key: ShortStr::cut(routing_key),
+            properties: PropertyFields::new(&encoded),
             body: &[body.as_bytes()],
         };
         assert!(self.protocol.publish(channel, mandatory, &publication), "the channel is open");
+    }
+
+    /// Declares a queue that is durable, with the arguments of a table that is encoded.
+    pub fn declare_durable(&mut self, channel: SessionId, name: &str, arguments: &[u8]) {
+        let (queue, arguments) = (ShortStr::cut(name), Table::new(arguments));
+        self.call(channel, &queue::Declare { queue, durable: true, arguments, ..declaration() });
+    }
+
+    pub fn declare_exchange(&mut self, channel: SessionId, name: &str, kind: &str, asked: ExchangeKind) {
+        let (exchange, kind) = (ShortStr::cut(name), ShortStr::cut(kind));
+        let ExchangeKind { durable, auto_delete, internal, passive, arguments } = asked;
+        let (arguments, no_wait) = (Table::new(arguments), false);
+        let declare =
+            exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
+        self.call(channel, &declare);
+    }
+
+    pub fn delete_exchange(&mut self, channel: SessionId, name: &str, if_unused: bool) {
+        let exchange = ShortStr::cut(name);
+        self.call(channel, &exchange::Delete { exchange, if_unused, no_wait: false });
+    }
+
+    /// From the exchange to the other one.
+    pub fn bind_exchange(&mut self, channel: SessionId, source: &str, destination: &str, key: &str) {
+        let [source, destination, routing_key] = [source, destination, key].map(ShortStr::cut);
+        let (no_wait, arguments) = (false, Table::default());
+        self.call(channel, &exchange::Bind { destination, source, routing_key, no_wait, arguments });
+    }
+
+    pub fn bind(&mut self, channel: SessionId, queue: &str, (exchange, key): (&str, &str), arguments: &[u8]) {
+        let [queue, exchange, routing_key] = [queue, exchange, key].map(ShortStr::cut);
+        let (no_wait, arguments) = (false, Table::new(arguments));
+        self.call(channel, &queue::Bind { queue, exchange, routing_key, no_wait, arguments });
+    }
+
+    pub fn unbind(&mut self, channel: SessionId, queue: &str, (exchange, key): (&str, &str)) {
+        let [queue, exchange, routing_key] = [queue, exchange, key].map(ShortStr::cut);
+        let arguments = Table::default();
+        self.call(channel, &queue::Unbind { queue, exchange, routing_key, arguments });
     }
 
     pub fn consume(&mut self, channel: SessionId, name: &str, tag: &'static str, exclusive: bool) {
@@ -161,6 +212,17 @@ impl ChannelClient {
     }
 }
 
+/// What an exchange is to be like.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExchangeKind<'a> {
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub internal: bool,
+    pub passive: bool,
+    /// An encoded table.
+    pub arguments: &'a [u8],
+}
+
 fn declaration() -> queue::Declare<'static> {
     queue::Declare {
         queue: ShortStr::EMPTY,
@@ -178,6 +240,11 @@ fn show(method: &Method<'_>) -> String {
         Method::Queue(queue::Method::DeclareOk(ok)) => {
             format!("declared {} {} {}", ok.queue, ok.message_count, ok.consumer_count)
         }
+        Method::Queue(queue::Method::BindOk(_)) => "bound".to_owned(),
+        Method::Queue(queue::Method::UnbindOk(_)) => "unbound".to_owned(),
+        Method::Exchange(exchange::Method::DeclareOk(_)) => "exchange declared".to_owned(),
+        Method::Exchange(exchange::Method::DeleteOk(_)) => "exchange deleted".to_owned(),
+        Method::Exchange(exchange::Method::BindOk(_)) => "exchange bound".to_owned(),
         Method::Queue(queue::Method::PurgeOk(ok)) => format!("purged {}", ok.message_count),
         Method::Queue(queue::Method::DeleteOk(ok)) => format!("deleted {}", ok.message_count),
         Method::Basic(basic::Method::ConsumeOk(ok)) => format!("consuming {}", ok.consumer_tag),

@@ -39,7 +39,7 @@ mod vanishing;
 mod workload;
 mod world;
 
-pub use channel_client::ChannelClient;
+pub use channel_client::{ChannelClient, ExchangeKind};
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
 pub use crashing::{CrashOptions, CrashReport, Crashing, crash_progress};
 pub use disk::{Disk, DiskSetup};

@@ -9,8 +9,9 @@
 //! - `exclusive` has every queue that lives as long as the connection, but for those that were deleted meanwhile.
 
 use corelane_protocol::amqp091::{self, Event, LinkId, Request, SessionId};
-use corelane_wire::amqp091::{ReplyCode, ShortStr};
+use corelane_wire::amqp091::{ReplyCode, ShortStr, queue};
 
+use super::bindings::BondRequest;
 use super::queues::{QueueReply, QueueRequest};
 use crate::Shard;
 use crate::connection::{DynamicNode, Link, Producer, QueueAt, Route};
@@ -243,15 +244,18 @@ impl Shard {
             Request::QueuePurge(purge) => {
                 self.request_of_queue(now, slot, session, purge.queue, QueueRequest::Purge)
             }
-            Request::QueueBind(_)
-            | Request::QueueUnbind(_)
-            | Request::ExchangeDeclare(_)
-            | Request::ExchangeDelete(_)
-            | Request::ExchangeBind(_)
-            | Request::ExchangeUnbind(_) => {
-                let text = "exchanges other than the default one are not available";
-                Err(ChannelFault::new(ReplyCode::NotImplemented, text))
+            Request::QueueBind(queue::Bind { queue, exchange, routing_key, arguments, .. }) => {
+                let bond = BondRequest { queue, exchange, routing_key, arguments, is_wanted: true };
+                self.request_bond(now, slot, session, &bond)
             }
+            Request::QueueUnbind(queue::Unbind { queue, exchange, routing_key, arguments }) => {
+                let bond = BondRequest { queue, exchange, routing_key, arguments, is_wanted: false };
+                self.request_bond(now, slot, session, &bond)
+            }
+            Request::ExchangeDeclare(declare) => self.declare_exchange(now, slot, session, &declare),
+            Request::ExchangeDelete(delete) => self.delete_exchange(now, slot, session, &delete),
+            Request::ExchangeBind(bind) => self.bind_exchange(now, slot, session, &bind),
+            Request::ExchangeUnbind(unbind) => self.unbind_exchange(now, slot, session, &unbind),
             Request::TxCommit | Request::TxRollback => {
                 let text = "transactions of 0-9-1 are not available: use confirms, or AMQP 1.0";
                 Err(ChannelFault::new(ReplyCode::NotImplemented, text))
@@ -291,6 +295,15 @@ impl Shard {
         last.as_str().map(Into::into).ok_or_else(|| ChannelFault::not_found(&last.to_string()))
     }
 
+    /// A channel's request, which is answered by [`Self::on_channel_answer`].
+    pub(crate) fn begin_request(&mut self, slot: ConnectionSlot, session: SessionId) -> Option<ChannelRef> {
+        let connection = self.connections.get_mut(slot)?;
+        let channel = connection.channels.next_request(connection.id, session)?;
+        // It does not move before it is answered.
+        connection.unanswered += 1;
+        Some(channel)
+    }
+
     /// Lets the home of a queue do what a channel asks for.
     pub(crate) fn request_queue(
         &mut self,
@@ -301,10 +314,7 @@ impl Shard {
         request: QueueRequest,
     ) {
         let home = self.home_of(&queue);
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(channel) = connection.channels.next_request(connection.id, session) else { return };
-        // It does not move before it is answered.
-        connection.unanswered += 1;
+        let Some(channel) = self.begin_request(slot, session) else { return };
         if home == self.index && !self.turn.has_handoffs(home) {
             self.on_channel_request(now, home, channel, queue, request);
             return;

@@ -2,13 +2,29 @@
 //!
 //! The channel's shard proposes the change, and answers when all shards have it (`topology`).
 
-use corelane_engine::exchanges::{
-    Arguments, HeaderReader, HeaderValue, OwnedValue, Property as RoutedProperty,
-};
-use corelane_wire::amqp10::{Map, Property, Value};
-use corelane_wire::amqp091::{DecodeError, FieldValue, Table};
+use std::sync::Arc;
 
+use corelane_engine::exchanges::{
+    Arguments, Binding, Change, Declaration, End, HeaderReader, HeaderValue, OwnedValue,
+    Property as RoutedProperty, Refusal, RoutedBy,
+};
+use corelane_protocol::amqp091::{LinkId, SessionId};
+use corelane_wire::amqp10::{Map, Property, Value};
+use corelane_wire::amqp091::{DecodeError, FieldValue, Properties, ReplyCode, ShortStr, Table, exchange};
+
+use super::channel::ChannelFault;
+use super::published::Published;
+use super::queues::QueueReply;
+use crate::Shard;
+use crate::connection::QueueAt;
+use crate::event::ConnectionSlot;
+use crate::fan_out::Routes;
+use crate::limits::EXCHANGE_ARGUMENTS_BYTES_MAX;
 use crate::message::Message;
+use crate::topology::{self, NotMade, Then, VHOST};
+
+/// A type whose exchanges hold messages back.
+const DELAYED: &str = "x-delayed-message";
 
 /// The arguments of an exchange or a binding, as they came.
 pub(crate) fn arguments_of(table: Table<'_>) -> Result<Arguments, DecodeError> {
@@ -72,6 +88,33 @@ fn value_of<'a>(value: &Value<'a>) -> Option<HeaderValue<&'a [u8]>> {
     })
 }
 
+/// What exchanges read of a message that was published in 0-9-1: its headers and properties.
+pub(crate) struct ByProperties<'a>(pub(crate) &'a Properties<'a>);
+
+impl HeaderReader for ByProperties<'_> {
+    fn each_header(&self, mut visit: impl FnMut(&str, HeaderValue<&[u8]>)) {
+        for (name, value) in self.0.headers.unwrap_or_default().iter().flatten() {
+            if let Some(name) = name.as_str() {
+                visit(name, header_value(&value));
+            }
+        }
+    }
+
+    fn property(&self, property: RoutedProperty) -> Option<HeaderValue<&[u8]>> {
+        match property {
+            RoutedProperty::CorrelationId => {
+                self.0.correlation_id.map(|id| HeaderValue::Bytes(id.as_bytes()))
+            }
+            RoutedProperty::MessageId => self.0.message_id.map(|id| HeaderValue::Bytes(id.as_bytes())),
+            RoutedProperty::Timestamp => self.0.timestamp.map(|at| HeaderValue::Integer(at.into())),
+        }
+    }
+
+    fn is_delayed(&self) -> bool {
+        false
+    }
+}
+
 /// What exchanges read of a message that is stored: of one of 1.0 the application properties, and the annotations that begin with `x-`.
 pub(crate) struct BySections<'a>(pub(crate) &'a Message);
 
@@ -99,5 +142,182 @@ impl HeaderReader for BySections<'_> {
 
     fn is_delayed(&self) -> bool {
         false
+    }
+}
+
+/// The channel's side.
+impl Shard {
+    pub(crate) fn declare_exchange(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        session: SessionId,
+        declare: &exchange::Declare<'_>,
+    ) -> Result<(), ChannelFault> {
+        let name = name_of(declare.exchange)?;
+        if declare.passive {
+            self.topology.check_exists(name).map_err(|refusal| ChannelFault::of_exchange(&refusal))?;
+            self.answer_at_once(now, slot, session);
+            return Ok(());
+        }
+        let kind = declare.kind.as_str().unwrap_or_default();
+        if kind == DELAYED {
+            return Err(ChannelFault::of_exchange(&Refusal::UnknownType(kind.into())));
+        }
+        let change = Change::Declare(Declaration {
+            vhost: VHOST,
+            name: name.into(),
+            kind: kind.into(),
+            is_durable: declare.durable,
+            is_auto_delete: declare.auto_delete,
+            is_internal: declare.internal,
+            arguments: checked_arguments(declare.arguments)?,
+        });
+        self.request_change(now, slot, session, change);
+        Ok(())
+    }
+
+    pub(crate) fn delete_exchange(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        session: SessionId,
+        delete: &exchange::Delete<'_>,
+    ) -> Result<(), ChannelFault> {
+        let exchange = name_of(delete.exchange)?.into();
+        let change = Change::Delete { vhost: VHOST, exchange, if_unused: delete.if_unused };
+        self.request_change(now, slot, session, change);
+        Ok(())
+    }
+
+    pub(crate) fn bind_exchange(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        session: SessionId,
+        bind: &exchange::Bind<'_>,
+    ) -> Result<(), ChannelFault> {
+        let binding = Binding {
+            vhost: VHOST,
+            source: name_of(bind.source)?.into(),
+            destination: End::Exchange(name_of(bind.destination)?.into()),
+            key: bind.routing_key.as_bytes().into(),
+            arguments: checked_arguments(bind.arguments)?,
+        };
+        self.request_change(now, slot, session, Change::Bind(binding));
+        Ok(())
+    }
+
+    pub(crate) fn unbind_exchange(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        session: SessionId,
+        unbind: &exchange::Unbind<'_>,
+    ) -> Result<(), ChannelFault> {
+        let binding = Binding {
+            vhost: VHOST,
+            source: name_of(unbind.source)?.into(),
+            destination: End::Exchange(name_of(unbind.destination)?.into()),
+            key: unbind.routing_key.as_bytes().into(),
+            arguments: checked_arguments(unbind.arguments)?,
+        };
+        self.request_change(now, slot, session, Change::Unbind(binding));
+        Ok(())
+    }
+
+    /// Asks all shards for what a channel asks for.
+    fn request_change(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        session: SessionId,
+        change: Change<QueueAt>,
+    ) {
+        let Some(channel) = self.begin_request(slot, session) else { return };
+        let (mark, to) = (self.said(), self.index);
+        let then = Then::Answer { mark, to, channel, reply: QueueReply::Done };
+        self.propose(now, topology::Change::Exchanges { change: Box::new(change), uid: None }, Some(then));
+    }
+
+    /// What a channel has asked for is so.
+    fn answer_at_once(&mut self, now: u64, slot: ConnectionSlot, session: SessionId) {
+        if let Some(channel) = self.begin_request(slot, session) {
+            self.on_channel_answer(now, self.index, channel, Ok(QueueReply::Done));
+        }
+    }
+
+    /// Where a message goes that is published to an exchange that is not the default one.
+    pub(crate) fn routes_through(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        (exchange, routing_key): (ShortStr<'_>, ShortStr<'_>),
+        published: &Published<'_>,
+    ) -> Result<Arc<Routes>, ChannelFault> {
+        let exchange = name_of(exchange)?;
+        let key = routing_key.as_bytes();
+        let version = self.routes_version();
+        let has_others = published.further_keys().next().is_some();
+        let producer = self.connections.get_mut(slot).and_then(|it| it.producer_mut(link));
+        let kept =
+            producer.and_then(|producer| producer.exchange_routes.as_deref()?.find(version, exchange, key));
+        if let Some(routes) = kept.filter(|_| !has_others) {
+            return Ok(routes);
+        }
+        self.topology.check_publish(exchange).map_err(|refusal| ChannelFault::of_exchange(&refusal))?;
+        let keys: Vec<&[u8]> = std::iter::once(key).chain(published.further_keys()).collect();
+        let headers = ByProperties(published.properties());
+        let Some((routes, by)) = self.look_up_exchange(exchange, &keys, &headers) else {
+            return Ok(Arc::new(Routes::none()));
+        };
+        if by == RoutedBy::Keys
+            && !has_others
+            && let Some(producer) = self.connections.get_mut(slot).and_then(|it| it.producer_mut(link))
+        {
+            producer.exchange_routes.get_or_insert_default().keep(exchange, key, routes.clone());
+        }
+        Ok(routes)
+    }
+}
+
+pub(super) fn name_of(name: ShortStr<'_>) -> Result<&str, ChannelFault> {
+    name.as_str().ok_or_else(|| ChannelFault::precondition(format!("exchange name '{name}' is not UTF-8")))
+}
+
+/// The arguments of an exchange or a binding, unless they are too large.
+pub(super) fn checked_arguments(table: Table<'_>) -> Result<Arguments, ChannelFault> {
+    if table.bytes().len() > EXCHANGE_ARGUMENTS_BYTES_MAX {
+        return Err(ChannelFault::precondition(format!(
+            "arguments of {} bytes are too large; allowed: {EXCHANGE_ARGUMENTS_BYTES_MAX}",
+            table.bytes().len()
+        )));
+    }
+    arguments_of(table).map_err(|error| ChannelFault::new(error.reply_code(), error.to_string()))
+}
+
+impl ChannelFault {
+    /// Why exchanges and bindings are not as they were asked to be.
+    pub(crate) fn of_exchange(refusal: &Refusal) -> Self {
+        let code = match refusal {
+            Refusal::NoVhost | Refusal::NoExchange(_) => ReplyCode::NotFound,
+            Refusal::DefaultExchange
+            | Refusal::ReservedName(_)
+            | Refusal::SystemExchange(_)
+            | Refusal::InternalExchange(_) => ReplyCode::AccessRefused,
+            Refusal::UnknownType(_)
+            | Refusal::InUse(_)
+            | Refusal::Inequivalent { .. }
+            | Refusal::InvalidArgument { .. } => ReplyCode::PreconditionFailed,
+        };
+        ChannelFault::new(code, refusal.to_string())
+    }
+
+    pub(crate) fn of_change(reason: &NotMade) -> Self {
+        match reason {
+            NotMade::Limit(_) => ChannelFault::precondition(reason.to_string()),
+            NotMade::Disk => ChannelFault::disk_failed(),
+            NotMade::Exchange(refusal) => ChannelFault::of_exchange(refusal),
+        }
     }
 }

@@ -32,6 +32,7 @@
 //! `x-amqp-1.0-…` that RabbitMQ's plugin once wrote mean nothing here.
 
 mod arguments;
+mod bindings;
 mod channel;
 pub(crate) mod consume;
 mod exchanges;
@@ -118,7 +119,6 @@ impl Content {
 
     /// The exchange that it was published to, and the keys by which it is routed: its own, in a queue of this name, and those of the
     /// headers `CC` and `BCC`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no exchange takes dead letters yet"))]
     pub(crate) fn route<'a>(&'a self, queue: &'a str) -> (&'a [u8], Vec<&'a [u8]>) {
         let blind = self.original().into_iter().flat_map(|original| original.blind_keys());
         let (exchange, mut keys) = address(self.annotations(), queue);

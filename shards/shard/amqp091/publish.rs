@@ -21,7 +21,6 @@ use crate::mail::{HandoffMessage, HandoffTarget, PublishOutcome};
 use crate::message::Message;
 use crate::protocol::Protocol;
 use crate::publish::{Delivery, Destination};
-use crate::shard::VIRTUAL_HOST;
 
 impl From<Refusal<'_>> for ChannelFault {
     fn from(refusal: Refusal<'_>) -> Self {
@@ -96,11 +95,11 @@ impl Shard {
         is_mandatory: bool,
     ) -> Result<Option<Destination>, ChannelFault> {
         if !exchange.is_empty() {
-            let text = format!("no exchange '{exchange}' in vhost '{VIRTUAL_HOST}'");
-            return Err(ChannelFault::new(ReplyCode::NotFound, text));
+            let routes = self.routes_through(slot, link, (exchange, routing_key), published)?;
+            return Ok((!routes.is_empty()).then_some(Destination::Topic(routes)));
         }
         if published.further_keys().next().is_some() {
-            let text = "the headers CC and BCC are not available";
+            let text = "the headers CC and BCC are not available through the default exchange";
             return Err(ChannelFault::new(ReplyCode::NotImplemented, text));
         }
         Ok(routing_key.as_str().and_then(|name| self.queue_of_key(slot, link, name, is_mandatory)))

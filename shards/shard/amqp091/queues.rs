@@ -11,6 +11,7 @@ use corelane_protocol::amqp091::{Reply, SessionId};
 use corelane_wire::amqp091::{ReplyCode, ShortStr, Table, queue};
 
 use super::arguments::{Declared, Refused};
+use super::bindings::Bond;
 use super::channel::{ChannelFault, ChannelMail, ChannelRef};
 use crate::Shard;
 use crate::address::is_plain_name;
@@ -37,6 +38,7 @@ pub struct Declaration {
 pub enum QueueRequest {
     Declare(Box<Declaration>),
     Purge,
+    Bind(Box<Bond>),
     Delete { if_unused: bool, if_empty: bool },
 }
 
@@ -45,6 +47,7 @@ pub enum QueueRequest {
 pub enum QueueReply {
     Declared { name: Box<str>, queue: QueueId, is_exclusive: bool, messages: u32, consumers: u32 },
     Removed { messages: u32 },
+    Done,
 }
 
 impl QueueReply {
@@ -55,6 +58,7 @@ impl QueueReply {
                 message_count: *messages,
                 consumer_count: *consumers,
             },
+            QueueReply::Done => Reply::Done,
             QueueReply::Removed { messages } => Reply::Removed { message_count: *messages },
         }
     }
@@ -144,9 +148,21 @@ impl Shard {
     ) {
         let mark = self.said();
         let result = match request {
+            QueueRequest::Bind(bond) => {
+                self.bind_for_channel(now, from, channel, &name, *bond);
+                return;
+            }
             QueueRequest::Declare(declaration) => self.declare_0_9_1(now, channel, &name, *declaration),
             QueueRequest::Delete { if_unused, if_empty } => {
-                self.delete_0_9_1(now, channel, &name, (if_unused, if_empty))
+                let is_bound = |queue: &QueueId| self.queues.get(*queue).is_some_and(|node| node.is_bound);
+                let bound = self.queues.find(&name).filter(is_bound);
+                match (self.delete_0_9_1(now, channel, &name, (if_unused, if_empty)), bound) {
+                    (Ok(reply), Some(queue)) => {
+                        self.answer_deletion(now, (mark, from, channel), queue, reply);
+                        return;
+                    }
+                    (result, _) => result,
+                }
             }
             QueueRequest::Purge => match self.queue_for(channel.connection, &name) {
                 Ok(queue) => {
@@ -209,19 +225,12 @@ impl Shard {
         declaration: Declaration,
     ) -> Result<QueueId, Refusal> {
         let Declaration { exclusive, declared, .. } = declaration;
-        let is_kept = declared.durable && !exclusive;
-        let mut overrides = declared.rule();
-        if !is_kept {
-            overrides.durable = Some(false);
-        }
-        let queue = self.declare_queue(now, name, QueueKind::Queue, overrides)?;
+        let queue = self.declare_queue(now, name, QueueKind::Queue, declared.rule())?;
         if let Some(node) = self.queues.get_mut(queue) {
             node.owner = exclusive.then_some(connection);
             node.declared = Some(Box::new(declared));
         }
-        if is_kept {
-            self.define(queue);
-        }
+        self.define(queue);
         Ok(queue)
     }
 
@@ -285,7 +294,7 @@ impl Shard {
     }
 
     /// Tells a channel what was done, when what was said since the mark is synced.
-    fn answer_channel(
+    pub(crate) fn answer_channel(
         &mut self,
         now: u64,
         mark: Ticket,

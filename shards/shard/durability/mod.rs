@@ -300,7 +300,10 @@ impl QueueNode {
     /// Whether durable messages in it are kept.
     pub(crate) fn is_durable(&self) -> bool {
         match self.kind {
-            QueueKind::Queue => self.declared.as_ref().is_none_or(|declared| declared.durable),
+            // One that goes with its connection is not kept, whatever was declared.
+            QueueKind::Queue => {
+                self.owner.is_none() && self.declared.as_ref().is_none_or(|declared| declared.durable)
+            }
             QueueKind::Dynamic => false,
             QueueKind::Subscription => {
                 self.subscription.as_ref().is_some_and(|subscription| subscription.terms.durable)
