@@ -163,3 +163,63 @@ def refusals(ctx):
                     check(False, f"nothing was said, expected {code}")
                 except pika.exceptions.ChannelClosedByBroker as error:
                     equal(error.reply_code, code, f"what is said of {queue}")
+
+
+def received(channel, queue):
+    """What is in a queue: each message's exchange without the case's name, its routing key and its body."""
+    found = []
+    while True:
+        method, _, body = channel.basic_get(queue, auto_ack=True)
+        if method is None:
+            return found
+        found.append((method.exchange.rsplit(".", 1)[-1], method.routing_key, body))
+
+
+@case("pika/exchanges")
+def exchanges(ctx):
+    pika = library(ctx)
+    address = ctx.address()
+    with connect(ctx) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        fanout, topic, headers, direct = kinds = [f"{address}.{kind}" for kind in ("fanout", "topic", "headers", "direct")]
+        for name in kinds:
+            channel.exchange_declare(name, name.rsplit(".", 1)[-1], durable=True)
+        queues = names(ctx, 4)
+        for queue in queues:
+            channel.queue_declare(queue)
+            channel.queue_bind(queue, fanout)
+        channel.queue_bind(queues[0], topic, "a.*")
+        channel.queue_bind(queues[1], topic, "#.z")
+        channel.queue_bind(queues[2], headers, "", {"x-match": "all", "k": 1, "s": "v"})
+        channel.queue_bind(queues[3], direct, "key")
+        channel.exchange_bind(fanout, direct, "all")
+
+        def check_routes(exchange, key, to, properties=None):
+            channel.basic_publish(exchange, key, b"routed", properties)
+            one = [(exchange.rsplit(".", 1)[-1], key, b"routed")]
+            found = [received(channel, queue) for queue in queues]
+            equal(found, [one if n in to else [] for n in range(4)], f"what {key!r} brings")
+
+        check_routes(fanout, "", {0, 1, 2, 3})
+        check_routes(topic, "a.z", {0, 1})
+        check_routes(topic, "b.c.z", {1})
+        check_routes(headers, "", {2}, pika.BasicProperties(headers={"k": 1, "s": "v", "more": None}))
+        check_routes(headers, "", set(), pika.BasicProperties(headers={"k": 2, "s": "v"}))
+        check_routes(direct, "key", {3})
+        check_routes(direct, "all", {0, 1, 2, 3})
+        try:
+            channel.basic_publish(direct, "none", b"lost", mandatory=True)
+            check(False, "a message that nobody gets came back to nobody")
+        except pika.exceptions.UnroutableError as error:
+            equal(error.messages[0].method.reply_code, 312, "why it came back")
+        dying = f"{address}.dying"
+        channel.queue_declare(dying, arguments={"x-dead-letter-exchange": fanout, "x-message-ttl": 1})
+        channel.basic_publish("", dying, b"late")
+        for queue in queues:
+            wait_for([connection], lambda: channel.queue_declare(queue, passive=True).method.message_count == 1)
+            equal(received(channel, queue), [("fanout", dying, b"late")], "the dead letter")
+        for queue in [*queues, dying]:
+            channel.queue_delete(queue)
+        for name in kinds:
+            channel.exchange_delete(name)
