@@ -4,7 +4,7 @@ use corelane_protocol::amqp091::{
     Config, Connection, Delivery, DeliveryKind, Event, Login, Publication, SessionId,
 };
 use corelane_wire::amqp091::{
-    Encode, Method, Properties, PropertyFields, ShortStr, Table, basic, channel, confirm, exchange, queue,
+    Encode, Method, Properties, PropertyFields, ShortStr, Table, basic, channel, confirm, exchange, queue, tx,
 };
 
 /// One client with as many channels as it opens.
@@ -88,6 +88,15 @@ impl ChannelClient {
 
     pub fn confirm(&mut self, channel: SessionId) {
         self.call(channel, &confirm::Select { no_wait: false });
+    }
+
+    /// Begins transactions.
+    pub fn select(&mut self, channel: SessionId) {
+        self.call(channel, &tx::Select {});
+    }
+
+    pub fn commit(&mut self, channel: SessionId) {
+        self.call(channel, &tx::Commit {});
     }
 
     pub fn prefetch(&mut self, channel: SessionId, prefetch_count: u16) {

@@ -94,6 +94,11 @@ impl ChannelFault {
         Self::new(ReplyCode::InternalError, "the disk has failed: nothing durable can be changed")
     }
 
+    pub(crate) fn no_transactions() -> Self {
+        let text = "transactions of 0-9-1 are not available: use confirms, or AMQP 1.0";
+        Self::new(ReplyCode::NotImplemented, text)
+    }
+
     pub(crate) fn precondition(text: impl Into<Box<str>>) -> Self {
         Self::new(ReplyCode::PreconditionFailed, text)
     }
@@ -175,9 +180,8 @@ impl Shard {
     pub(crate) fn on_amqp091_event(&mut self, now: u64, slot: ConnectionSlot, event: Event<'_>) {
         match event {
             Event::Message(message) => self.on_published(now, slot, message),
-            Event::Disposition { session: _, outcome, transaction: _ } => {
-                self.on_acknowledged(now, slot, outcome);
-            }
+            Event::Disposition { session, transaction: true, .. } => self.refuse_outcomes(slot, session),
+            Event::Disposition { outcome, .. } => self.on_acknowledged(now, slot, outcome),
             Event::LinkFlow { link } => self.refresh_consumer(now, slot, link),
             Event::SessionFlow { session } => self.on_session_flow(now, slot, session),
             Event::Consume { link, session, consume } => {
@@ -256,10 +260,7 @@ impl Shard {
             Request::ExchangeDelete(delete) => self.delete_exchange(now, slot, session, &delete),
             Request::ExchangeBind(bind) => self.bind_exchange(now, slot, session, &bind),
             Request::ExchangeUnbind(unbind) => self.unbind_exchange(now, slot, session, &unbind),
-            Request::TxCommit | Request::TxRollback => {
-                let text = "transactions of 0-9-1 are not available: use confirms, or AMQP 1.0";
-                Err(ChannelFault::new(ReplyCode::NotImplemented, text))
-            }
+            Request::TxCommit | Request::TxRollback => Err(ChannelFault::no_transactions()),
         };
         if let Err(fault) = done {
             self.fail_channel(slot, session, &fault);

@@ -15,12 +15,10 @@ use crate::Shard;
 use crate::connection::{ChannelConsumer, Connection, Consumer, ConsumerAt, Link, PendingConsumer};
 use crate::deliver::Written;
 use crate::event::ConnectionSlot;
+use crate::limits::PROPERTIES_BYTES_MAX;
 use crate::mail::{ChannelTerms, ConsumeRequest, DeliveryCounts, Mail};
 use crate::message::Message;
 use crate::protocol::Protocol;
-
-/// Bytes of properties in a content header.
-const PROPERTIES_BYTES_MAX: usize = crate::limits::PROPERTIES_BYTES_MAX;
 
 impl Shard {
     pub(crate) fn on_consume_0_9_1(
@@ -190,6 +188,14 @@ impl Shard {
                 self.peers.control(&mut self.effects, target.home, mail);
             }
         }
+    }
+
+    /// Outcomes in a transaction: nothing becomes of the deliveries, which come back with the end of the connection.
+    pub(crate) fn refuse_outcomes(&mut self, slot: ConnectionSlot, session: SessionId) {
+        while let Some(connection) = self.connections.get_mut(slot)
+            && connection.protocol.poll_outcome().is_some()
+        {}
+        self.fail_channel(slot, session, &ChannelFault::no_transactions());
     }
 
     /// The peer has said what became of deliveries.

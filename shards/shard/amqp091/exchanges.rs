@@ -197,13 +197,8 @@ impl Shard {
         session: SessionId,
         bind: &exchange::Bind<'_>,
     ) -> Result<(), ChannelFault> {
-        let binding = Binding {
-            vhost: VHOST,
-            source: name_of(bind.source)?.into(),
-            destination: End::Exchange(name_of(bind.destination)?.into()),
-            key: bind.routing_key.as_bytes().into(),
-            arguments: checked_arguments(bind.arguments)?,
-        };
+        let exchange::Bind { source, destination, routing_key, arguments, .. } = *bind;
+        let binding = binding_of((source, destination), routing_key, arguments)?;
         self.request_change(now, slot, session, Change::Bind(binding));
         Ok(())
     }
@@ -215,13 +210,8 @@ impl Shard {
         session: SessionId,
         unbind: &exchange::Unbind<'_>,
     ) -> Result<(), ChannelFault> {
-        let binding = Binding {
-            vhost: VHOST,
-            source: name_of(unbind.source)?.into(),
-            destination: End::Exchange(name_of(unbind.destination)?.into()),
-            key: unbind.routing_key.as_bytes().into(),
-            arguments: checked_arguments(unbind.arguments)?,
-        };
+        let exchange::Unbind { source, destination, routing_key, arguments, .. } = *unbind;
+        let binding = binding_of((source, destination), routing_key, arguments)?;
         self.request_change(now, slot, session, Change::Unbind(binding));
         Ok(())
     }
@@ -279,6 +269,21 @@ impl Shard {
         }
         Ok(routes)
     }
+}
+
+/// From the first exchange to the second.
+fn binding_of(
+    (source, destination): (ShortStr<'_>, ShortStr<'_>),
+    routing_key: ShortStr<'_>,
+    arguments: Table<'_>,
+) -> Result<Binding<QueueAt>, ChannelFault> {
+    Ok(Binding {
+        vhost: VHOST,
+        source: name_of(source)?.into(),
+        destination: End::Exchange(name_of(destination)?.into()),
+        key: routing_key.as_bytes().into(),
+        arguments: checked_arguments(arguments)?,
+    })
 }
 
 pub(super) fn name_of(name: ShortStr<'_>) -> Result<&str, ChannelFault> {

@@ -42,7 +42,6 @@ mod published;
 mod queues;
 mod stored;
 mod translate;
-mod uuid;
 mod values;
 
 #[cfg(test)]

@@ -31,10 +31,12 @@ impl From<Refusal<'_>> for ChannelFault {
 impl Shard {
     pub(crate) fn on_published(&mut self, now: u64, slot: ConnectionSlot, received: amqp091::Message<'_>) {
         self.counters.messages_received += 1;
-        let amqp091::Message { link, delivery_id, settled, mandatory, transaction: _, head, payload } =
-            received;
+        let amqp091::Message { link, delivery_id, settled, mandatory, transaction, head, payload } = received;
         let delivery = Delivery { link, delivery_id, settled, transaction: None };
-        let published = self.publish(now, slot, (delivery, mandatory), &head, payload.bytes());
+        let published = match transaction {
+            true => Err(ChannelFault::no_transactions()),
+            false => self.publish(now, slot, (delivery, mandatory), &head, payload.bytes()),
+        };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if let Protocol::Amqp091(protocol) = &mut connection.protocol {
             protocol.recycle_head(head);

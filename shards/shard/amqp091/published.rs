@@ -11,11 +11,12 @@ use corelane_wire::amqp10::{
 use corelane_wire::amqp091::{
     Array, DecodeError, FieldValue, Properties, PropertyFields, ReplyCode, ShortStr, Table,
 };
+use uuid::Uuid;
 
 use super::headers::annotation_of;
 use super::stored::{Original, split_blind};
 use super::values::{Translated, milliseconds, text, type_name};
-use super::{AMQP10_TYPE, BCC, CC, CC_HEADER, EXCHANGE, ROUTING_KEY, TYPE, uuid};
+use super::{AMQP10_TYPE, BCC, CC, CC_HEADER, EXCHANGE, ROUTING_KEY, TYPE};
 
 /// `delivery-mode` of a message that outlives the broker.
 const PERSISTENT: u8 = 2;
@@ -278,8 +279,10 @@ fn keys<'a>(array: Option<Array<'a>>) -> impl Iterator<Item = &'a [u8]> + use<'a
 }
 
 fn id(given: ShortStr<'_>) -> MessageId<'_> {
-    match (uuid::parse(given.as_bytes()), given.as_str()) {
-        (Some(id), _) => MessageId::Uuid(id),
+    // Other forms of a UUID are plain strings.
+    let urn = Some(given.as_bytes()).filter(|id| id.starts_with(b"urn:uuid:"));
+    match (urn.and_then(|id| Uuid::try_parse_ascii(id).ok()), given.as_str()) {
+        (Some(id), _) => MessageId::Uuid(id.into_bytes()),
         (None, Some(id)) => MessageId::String(id),
         (None, None) => MessageId::Binary(given.as_bytes()),
     }

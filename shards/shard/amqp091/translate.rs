@@ -6,10 +6,11 @@ use corelane_wire::amqp10::{BodyKind, List, Map, Property, PropertyFields as Fie
 use corelane_wire::amqp091::{
     FieldValue, Properties, PropertyFields, SHORT_STRING_SIZE_MAX, ShortStr, Table,
 };
+use uuid::Uuid;
 
 use super::headers::Headers;
 use super::values::seconds;
-use super::{AMQP10_TYPE, BasicMessage, DEATHS, EXCHANGE, ROUTING_KEY, TYPE, text_of, uuid};
+use super::{AMQP10_TYPE, BasicMessage, DEATHS, EXCHANGE, ROUTING_KEY, TYPE, text_of};
 use crate::address::Address;
 use crate::message::Content;
 
@@ -225,7 +226,7 @@ fn short_str(text: &str) -> Option<ShortStr<'_>> {
 fn id_text<'a>(id: &Value<'a>) -> Option<Cow<'a, str>> {
     match *id {
         Value::Ulong(id) => Some(id.to_string().into()),
-        Value::Uuid(id) => Some(String::from_utf8_lossy(&uuid::text(id)).into_owned().into()),
+        Value::Uuid(id) => Some(Uuid::from_bytes(id).urn().to_string().into()),
         Value::String(id) if id.len() <= SHORT_STRING_SIZE_MAX => Some(id.into()),
         _ => None,
     }

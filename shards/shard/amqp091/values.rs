@@ -20,8 +20,10 @@
 
 use corelane_wire::amqp10::{DecodeError, Encode, Map, NESTING_MAX, Value};
 use corelane_wire::amqp091::{Array, ArrayWriter, FieldValue, ShortStr, Table, TableWriter};
+use uuid::Uuid;
+use uuid::fmt::Urn;
 
-use super::{text_of, uuid};
+use super::text_of;
 use crate::compound::{self, compound};
 
 /// A value of a field table, to be written as one of AMQP 1.0.
@@ -273,8 +275,8 @@ fn plain(mut value: Value<'_>) -> Value<'_> {
 
 /// Gives a value that nothing is nested in to `write`, if there is room for it.
 fn simple(value: &Value<'_>, room: &mut Room, write: impl FnOnce(FieldValue<'_>)) {
-    let mut character = [0; 4];
-    let (digits, id);
+    let (mut character, mut urn) = ([0; 4], [0; Urn::LENGTH]);
+    let digits;
     let value = match *value {
         Value::Boolean(value) => FieldValue::Boolean(value),
         Value::Ubyte(value) => FieldValue::Uint8(value),
@@ -298,8 +300,7 @@ fn simple(value: &Value<'_>, room: &mut Room, write: impl FnOnce(FieldValue<'_>)
         Value::Char(value) => FieldValue::LongString(value.encode_utf8(&mut character).as_bytes()),
         Value::Timestamp(value) => FieldValue::Timestamp(seconds(value)),
         Value::Uuid(value) => {
-            id = uuid::text(value);
-            FieldValue::LongString(&id)
+            FieldValue::LongString(Uuid::from_bytes(value).urn().encode_lower(&mut urn).as_bytes())
         }
         Value::Binary(value) => FieldValue::Bytes(value),
         Value::String(value) | Value::Symbol(value) => FieldValue::LongString(value.as_bytes()),

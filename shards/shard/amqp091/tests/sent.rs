@@ -375,3 +375,23 @@ fn sections_of_1_0_stand_for_themselves() {
         assert_eq!(message.as_0_9_1().expect("0-9-1").body, body);
     }
 }
+
+#[test]
+fn a_urn_of_a_uuid_is_one_and_all_else_is_a_string() {
+    for (given, is_uuid) in [
+        ("urn:uuid:550e8400-e29b-41d4-a716-446655440000", true),
+        ("urn:uuid:550E8400-E29B-41D4-A716-446655440000", true),
+        ("550e8400-e29b-41d4-a716-446655440000", false),
+        ("{550e8400-e29b-41d4-a716-446655440000}", false),
+        ("550e8400e29b41d4a716446655440000", false),
+        ("urn:uuid:550e8400e29b41d4a716446655440000", false),
+        ("urn:uuid:550e8400-e29b-41d4-a716-44665544000", false),
+        ("urn:uuid:550e8400+e29b-41d4-a716-446655440000", false),
+        ("urn:uuid:550e8400-e29b-41d4-a716-44665544000g", false),
+        ("urn:uuid:", false),
+    ] {
+        let message = published(&Properties { message_id: Some(short(given)), ..Properties::default() });
+        let said = shown(&message);
+        assert_eq!(said.contains("message_id: Some(Uuid("), is_uuid, "{given}: {said}");
+    }
+}
