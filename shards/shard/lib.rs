@@ -6,6 +6,9 @@
 //! its consumers' shard, `target` serves consumers whose connections stay elsewhere. Inside a transaction, `coordinator` hears its
 //! requests, `transaction` leads it to its end, `retiring` takes its outcomes, and `participant` does a home's part of it.
 //!
+//! What a connection has to do with queues goes through `protocol`, whichever version of AMQP it speaks. The channels of 0-9-1, and its
+//! messages as sections of 1.0, are in `amqp091`; `exchange_routes` says which queues an exchange leads to.
+//!
 //! Left out: threads, clocks, files and sockets; which frame means what (`protocol`); who is next (`engine`).
 
 mod address;
