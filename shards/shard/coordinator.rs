@@ -18,7 +18,7 @@ use crate::event::ConnectionSlot;
 use crate::failure::Failure;
 use crate::limits::{COORDINATOR_CREDIT, COORDINATOR_MESSAGE_BYTES_MAX, TRANSACTIONS_MAX};
 use crate::mail::{TIMED_OUT, UNKNOWN_TRANSACTION};
-use crate::transaction::{Discharge, transaction_id};
+use crate::transaction::{Asker, Discharge, transaction_id};
 
 /// AMQP 1.0 §4.5.8: several transactions at a time, with work on links of any session; none that spans brokers.
 const CAPABILITIES: &[&str] =
@@ -139,7 +139,7 @@ impl Shard {
             self.end_request(now, slot, link, "amqp:transaction:rollback", description);
             return;
         }
-        let discharge = Discharge { delivery_id: Some(delivery_id), fail: discharge.fail };
+        let discharge = Discharge { asker: Some(Asker::Delivery(delivery_id)), fail: discharge.fail };
         self.end_transaction(now, slot, number, discharge);
     }
 

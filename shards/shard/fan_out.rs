@@ -21,7 +21,6 @@ use crate::Shard;
 use crate::amqp091::BySections;
 use crate::connection::QueueAt;
 use crate::event::ConnectionSlot;
-use crate::failure::Failure;
 use crate::limits::{FAN_OUT_STEP_MAX, FAN_OUT_WORK};
 use crate::mail::{HandoffMessage, HandoffTarget, LinkRef, PublishOutcome};
 use crate::message::Message;
@@ -326,8 +325,10 @@ impl Shard {
             self.note_work(now, slot, key.number, self.index, false);
             self.work_arrived(now, key);
             // The producer's link may be gone when all have answered, and with it what it would be told.
-            if let (true, Some(transactions)) = (outcome != PublishOutcome::Stored, self.transactions(slot)) {
-                transactions.fail(key.number, Failure::Refused(outcome));
+            if let (Some(failure), Some(transactions)) =
+                (self.failure_of(slot, outcome), self.transactions(slot))
+            {
+                transactions.fail(key.number, failure);
             }
         }
         outcome

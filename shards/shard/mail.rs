@@ -357,6 +357,11 @@ impl PublishOutcome {
         matches!(self, PublishOutcome::Full | PublishOutcome::NoRoom | PublishOutcome::NoDisk)
     }
 
+    /// Nobody gets it.
+    pub(crate) fn is_unrouted(self) -> bool {
+        matches!(self, PublishOutcome::NoQueue | PublishOutcome::NoSubscription)
+    }
+
     /// What became of a message for several queues.
     pub(crate) fn and(self, other: PublishOutcome) -> PublishOutcome {
         if self == PublishOutcome::Stored { other } else { self }

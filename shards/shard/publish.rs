@@ -475,7 +475,8 @@ impl Shard {
                 self.end_deleted_producer(slot, link.link);
                 self.release_detached(slot, link.link);
                 if let Some(key) = stored.transaction {
-                    self.work_answered(now, from, key, count as u32, failure_of(stored.outcome));
+                    let failure = self.failure_of(slot, stored.outcome);
+                    self.work_answered(now, from, key, count as u32, failure);
                 }
             }
             None => self.counters.mail_dropped += 1,
@@ -505,6 +506,14 @@ impl Shard {
             let delivery = Delivery { link: link.link, delivery_id, settled, transaction };
             self.answer(slot, delivery, outcome);
         }
+    }
+
+    /// Why a transaction of this connection cannot commit if this became of a message of it. On a channel it is none that nobody gets it.
+    pub(crate) fn failure_of(&mut self, slot: ConnectionSlot, outcome: PublishOutcome) -> Option<Failure> {
+        let connection = self.connections.get_mut(slot);
+        let is_channel = connection.is_some_and(|it| matches!(it.protocol, Protocol::Amqp091(_)));
+        let is_none = outcome == PublishOutcome::Stored || is_channel && outcome.is_unrouted();
+        (!is_none).then_some(Failure::Refused(outcome))
     }
 
     /// Tells a producer what became of its message.
@@ -574,11 +583,6 @@ impl From<EnqueueRefusal> for PublishOutcome {
             EnqueueRefusal::ShardFull => PublishOutcome::NoRoom,
         }
     }
-}
-
-/// Why a transaction cannot commit if this became of a message of it.
-fn failure_of(outcome: PublishOutcome) -> Option<Failure> {
-    (outcome != PublishOutcome::Stored).then_some(Failure::Refused(outcome))
 }
 
 /// Grants a producer credit again when half of it was used and answered.

@@ -8,7 +8,7 @@ use corelane_protocol::amqp10::{Disposed, ErrorSpec, LinkId};
 use corelane_wire::amqp10::{DeliveryState, Encode, Map, Outcome};
 
 use crate::Shard;
-use crate::connection::{Connection, ConsumerAt, Link};
+use crate::connection::{Connection, ConsumerAt, Link, Route};
 use crate::event::ConnectionSlot;
 use crate::failure::Failure;
 use crate::limits::UNSETTLED_OUTCOME_WORK;
@@ -219,6 +219,10 @@ impl Shard {
             Some(Link::Producer(producer)) => {
                 producer.detached = true;
                 let dynamic = producer.dynamic.take();
+                let channel = (producer.route == Route::Exchange).then_some(producer.attachment);
+                if let Some(attachment) = channel {
+                    self.coordinator_ended(now, slot, attachment);
+                }
                 self.forget_producer(now, slot, link);
                 self.release_detached(slot, link);
                 if let Some(node) = dynamic {

@@ -17,7 +17,8 @@
 //! - what a transaction keeps of its acquired deliveries: `acquired_count ≤ TRANSACTION_ACQUIRED_MAX`, and
 //!   `keys ≤ 2 · acquired_count + ACQUIRED_GONE_MAX`.
 //!
-//! Left out: how long one may take (`slow`), the messages on the coordinator's link (`coordinator`), and what a shard does for others (`participant`).
+//! Left out: how long one may take (`slow`), the messages on the coordinator's link (`coordinator`), what channels of 0-9-1 ask for
+//! (`amqp091/tx`), and what a shard does for others (`participant`).
 
 mod slow;
 
@@ -30,6 +31,7 @@ use corelane_wire::amqp10::Map;
 use hashbrown::HashMap;
 
 use crate::Shard;
+use crate::amqp091::ChannelRef;
 use crate::connection::Connection;
 use crate::durability::next_name;
 use crate::event::ConnectionSlot;
@@ -40,6 +42,7 @@ use crate::limits::{
 use crate::mail::{
     Decision, Mail, PublishOutcome, Settlement, TIMED_OUT, TransactionKey, UNKNOWN_TRANSACTION, Vote,
 };
+use crate::message::Message;
 use crate::settle::encoded;
 
 /// The transactions of a connection that has, or had, a coordinator's link.
@@ -91,7 +94,7 @@ pub(crate) struct Acquired {
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub(crate) number: u32,
-    /// The link it was declared on.
+    /// The link it was declared on; of a channel's, the one that the channel publishes on.
     pub(crate) coordinator: LinkId,
     pub(crate) attachment: u32,
     parts: Vec<Part>,
@@ -113,6 +116,8 @@ pub(crate) struct Transaction {
     acquired_count: usize,
     /// Links whose deliveries are sent inside it.
     pub(crate) acquirers: Vec<LinkId>,
+    /// Messages of a channel that go nowhere and are to be returned when it commits; they count against the shard's memory.
+    pub(crate) unrouted: Vec<Message>,
 }
 
 /// What one shard has to do with it.
@@ -160,10 +165,19 @@ pub(crate) struct OldestTransaction {
 /// Why a transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Discharge {
-    /// The peer's request; none if it did not ask.
-    pub(crate) delivery_id: Option<u32>,
+    /// Who is told; nobody if the peer did not ask.
+    pub(crate) asker: Option<Asker>,
     /// It is to be rolled back.
     pub(crate) fail: bool,
+}
+
+/// Who has asked for the end of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// A message on the coordinator's link.
+    Delivery(u32),
+    /// A channel of 0-9-1.
+    Channel(ChannelRef),
 }
 
 /// The id that a peer knows a transaction by.
@@ -201,6 +215,7 @@ impl Transactions {
             acquired: Vec::new(),
             acquired_count: 0,
             acquirers: Vec::new(),
+            unrouted: Vec::new(),
         });
         Some(self.last)
     }
@@ -213,6 +228,14 @@ impl Transactions {
     pub(crate) fn open(&mut self, id: &[u8]) -> Option<&mut Transaction> {
         let number = u32::from_be_bytes(id.try_into().ok()?);
         self.find(number).filter(|transaction| transaction.phase == Phase::Open)
+    }
+
+    /// The open one that was declared on this attachment of a link, which has one at a time.
+    pub(crate) fn open_on(&self, attachment: u32) -> Option<u32> {
+        let is_it = |transaction: &&Transaction| {
+            (transaction.attachment, transaction.phase) == (attachment, Phase::Open)
+        };
+        self.list.iter().find(is_it).map(|transaction| transaction.number)
     }
 
     fn has_timed_out(&self, number: u32) -> bool {
@@ -562,7 +585,7 @@ impl Shard {
             }
         }
         for number in open {
-            self.end_transaction(now, slot, number, Discharge { delivery_id: None, fail: true });
+            self.end_transaction(now, slot, number, Discharge { asker: None, fail: true });
         }
     }
 
@@ -574,7 +597,10 @@ impl Shard {
         if let Some(deadline) = transactions.watched {
             self.transaction_deadlines.remove(&(deadline, slot));
         }
-        for transaction in transactions.list {
+        for mut transaction in transactions.list {
+            for message in std::mem::take(&mut transaction.unrouted) {
+                self.forget(message);
+            }
             match transaction.phase {
                 Phase::Open | Phase::Gathering(_) | Phase::Preparing { alone: false, .. } => {}
                 // Its one home has decided, or everyone knows.
@@ -763,10 +789,16 @@ impl Shard {
         };
         let transaction = transactions.list.swap_remove(index);
         let Phase::Deciding { discharge, committed, .. } = transaction.phase else { return };
-        let Some(delivery_id) = discharge.delivery_id else { return };
         let coordinator = (transaction.coordinator, transaction.attachment);
         let failure = transaction.failure.filter(|_| !committed && !discharge.fail);
-        self.answer_discharge(now, slot, coordinator, delivery_id, failure);
+        self.end_unrouted(slot, transaction.coordinator, transaction.unrouted, committed);
+        match discharge.asker {
+            Some(Asker::Delivery(delivery_id)) => {
+                self.answer_discharge(now, slot, coordinator, delivery_id, failure);
+            }
+            Some(Asker::Channel(channel)) => self.answer_transaction(now, channel, failure),
+            None => {}
+        }
     }
 }
 

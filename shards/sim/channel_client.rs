@@ -99,6 +99,10 @@ impl ChannelClient {
         self.call(channel, &tx::Commit {});
     }
 
+    pub fn roll_back(&mut self, channel: SessionId) {
+        self.call(channel, &tx::Rollback {});
+    }
+
     pub fn prefetch(&mut self, channel: SessionId, prefetch_count: u16) {
         self.call(channel, &basic::Qos { prefetch_size: 0, prefetch_count, global: false });
     }
@@ -266,6 +270,9 @@ fn show(method: &Method<'_>) -> String {
         }
         Method::Basic(basic::Method::Nack(nack)) => format!("refused {}", nack.delivery_tag),
         Method::Channel(channel::Method::OpenOk(_)) => "opened".to_owned(),
+        Method::Tx(tx::Method::SelectOk(_)) => "selected".to_owned(),
+        Method::Tx(tx::Method::CommitOk(_)) => "committed".to_owned(),
+        Method::Tx(tx::Method::RollbackOk(_)) => "rolled back".to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -94,11 +94,6 @@ impl ChannelFault {
         Self::new(ReplyCode::InternalError, "the disk has failed: nothing durable can be changed")
     }
 
-    pub(crate) fn no_transactions() -> Self {
-        let text = "transactions of 0-9-1 are not available: use confirms, or AMQP 1.0";
-        Self::new(ReplyCode::NotImplemented, text)
-    }
-
     pub(crate) fn precondition(text: impl Into<Box<str>>) -> Self {
         Self::new(ReplyCode::PreconditionFailed, text)
     }
@@ -148,6 +143,11 @@ impl Channels {
         waiting
     }
 
+    /// The link that a channel publishes on.
+    pub(super) fn publisher(&self, session: SessionId) -> Option<LinkId> {
+        Some(self.list.get(session.0 as usize)?.as_ref()?.publisher)
+    }
+
     /// A channel's next request.
     fn next_request(&mut self, connection: ConnectionId, session: SessionId) -> Option<ChannelRef> {
         let request = self.requests.wrapping_add(1);
@@ -180,7 +180,9 @@ impl Shard {
     pub(crate) fn on_amqp091_event(&mut self, now: u64, slot: ConnectionSlot, event: Event<'_>) {
         match event {
             Event::Message(message) => self.on_published(now, slot, message),
-            Event::Disposition { session, transaction: true, .. } => self.refuse_outcomes(slot, session),
+            Event::Disposition { session, outcome, transaction: true } => {
+                self.on_acknowledged_within(now, slot, session, outcome);
+            }
             Event::Disposition { outcome, .. } => self.on_acknowledged(now, slot, outcome),
             Event::LinkFlow { link } => self.refresh_consumer(now, slot, link),
             Event::SessionFlow { session } => self.on_session_flow(now, slot, session),
@@ -260,7 +262,14 @@ impl Shard {
             Request::ExchangeDelete(delete) => self.delete_exchange(now, slot, session, &delete),
             Request::ExchangeBind(bind) => self.bind_exchange(now, slot, session, &bind),
             Request::ExchangeUnbind(unbind) => self.unbind_exchange(now, slot, session, &unbind),
-            Request::TxCommit | Request::TxRollback => Err(ChannelFault::no_transactions()),
+            Request::TxCommit => {
+                self.end_channel_transaction(now, slot, session, false);
+                Ok(())
+            }
+            Request::TxRollback => {
+                self.end_channel_transaction(now, slot, session, true);
+                Ok(())
+            }
         };
         if let Err(fault) = done {
             self.fail_channel(slot, session, &fault);

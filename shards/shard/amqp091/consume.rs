@@ -190,28 +190,24 @@ impl Shard {
         }
     }
 
-    /// Outcomes in a transaction: nothing becomes of the deliveries, which come back with the end of the connection.
-    pub(crate) fn refuse_outcomes(&mut self, slot: ConnectionSlot, session: SessionId) {
-        while let Some(connection) = self.connections.get_mut(slot)
-            && connection.protocol.poll_outcome().is_some()
-        {}
-        self.fail_channel(slot, session, &ChannelFault::no_transactions());
-    }
-
     /// The peer has said what became of deliveries.
     pub(crate) fn on_acknowledged(&mut self, now: u64, slot: ConnectionSlot, outcome: amqp091::Outcome) {
-        let outcome = match outcome {
-            amqp091::Outcome::Accepted => engine::Outcome::Accepted,
-            amqp091::Outcome::Rejected => engine::Outcome::Rejected,
-            // What comes back too often is a dead letter, where a queue says so.
-            amqp091::Outcome::Released => {
-                engine::Outcome::Modified { delivery_failed: true, undeliverable_here: false }
-            }
-        };
+        let outcome = engine_outcome(outcome);
         while let Some(connection) = self.connections.get_mut(slot)
             && let Some(disposed) = connection.protocol.poll_outcome()
         {
             self.dispose(now, slot, &disposed, Some(outcome), None);
+        }
+    }
+}
+
+pub(super) fn engine_outcome(outcome: amqp091::Outcome) -> engine::Outcome {
+    match outcome {
+        amqp091::Outcome::Accepted => engine::Outcome::Accepted,
+        amqp091::Outcome::Rejected => engine::Outcome::Rejected,
+        // What comes back too often is a dead letter, where a queue says so.
+        amqp091::Outcome::Released => {
+            engine::Outcome::Modified { delivery_failed: true, undeliverable_here: false }
         }
     }
 }

@@ -42,6 +42,7 @@ mod published;
 mod queues;
 mod stored;
 mod translate;
+mod tx;
 mod values;
 
 #[cfg(test)]

@@ -5,14 +5,14 @@
 //! shard.
 //!
 //! A message that goes nowhere is confirmed; if it is mandatory, it is returned before. Whether a queue of another shard is there says its
-//! home, which sends such a message back.
+//! home, which sends such a message back. In a transaction it is returned when that commits.
 
 use corelane_protocol::amqp091::Payload;
 use corelane_protocol::amqp091::{self, Head, LinkId, Publication};
 use corelane_wire::amqp091::{ReplyCode, ShortStr};
 
 use super::channel::ChannelFault;
-use super::{Published, Refusal};
+use super::{BasicMessage, Published, Refusal};
 use crate::Shard;
 use crate::connection::{Hold, QueueAt};
 use crate::event::ConnectionSlot;
@@ -32,11 +32,12 @@ impl Shard {
     pub(crate) fn on_published(&mut self, now: u64, slot: ConnectionSlot, received: amqp091::Message<'_>) {
         self.counters.messages_received += 1;
         let amqp091::Message { link, delivery_id, settled, mandatory, transaction, head, payload } = received;
-        let delivery = Delivery { link, delivery_id, settled, transaction: None };
-        let published = match transaction {
-            true => Err(ChannelFault::no_transactions()),
-            false => self.publish(now, slot, (delivery, mandatory), &head, payload.bytes()),
-        };
+        let mut delivery = Delivery { link, delivery_id, settled, transaction: None };
+        let begun = if transaction { self.transaction_on(now, slot, link).map(Some) } else { Ok(None) };
+        let published = begun.and_then(|number| {
+            delivery.transaction = number;
+            self.publish(now, slot, (delivery, mandatory), &head, payload.bytes())
+        });
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if let Protocol::Amqp091(protocol) = &mut connection.protocol {
             protocol.recycle_head(head);
@@ -65,7 +66,10 @@ impl Shard {
         let route =
             self.route_0_9_1(slot, delivery.link, (exchange, routing_key), &published, is_mandatory)?;
         let Some(destination) = route else {
-            if is_mandatory {
+            if let (true, Some(number)) = (is_mandatory, delivery.transaction) {
+                let message = self.stored_form(&published, (exchange, routing_key), body);
+                self.keep_unrouted(slot, number, message);
+            } else if is_mandatory {
                 let properties = head.properties();
                 let publication = Publication { exchange, routing_key, properties, body: &[body] };
                 self.return_message(slot, delivery.link, &publication);
@@ -73,6 +77,10 @@ impl Shard {
             self.answer(slot, delivery, PublishOutcome::NoQueue);
             return Ok(());
         };
+        if !self.has_room_within(slot, delivery.transaction) {
+            self.answer(slot, delivery, PublishOutcome::TransactionFull);
+            return Ok(());
+        }
         if self.overshoots(slot, delivery.link) {
             self.answer(slot, delivery, PublishOutcome::Full);
             return Ok(());
@@ -166,7 +174,12 @@ impl Shard {
         }
     }
 
-    fn return_message(&mut self, slot: ConnectionSlot, link: LinkId, publication: &Publication<'_>) {
+    pub(super) fn return_message(
+        &mut self,
+        slot: ConnectionSlot,
+        link: LinkId,
+        publication: &Publication<'_>,
+    ) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if let Protocol::Amqp091(protocol) = &mut connection.protocol {
             protocol.return_message(link, ReplyCode::NoRoute, publication);
@@ -175,21 +188,25 @@ impl Shard {
 
     /// A mandatory message has come back from where its queue would be.
     pub(crate) fn on_returned(&mut self, returned: HandoffMessage) {
-        let HandoffMessage { link, message, .. } = returned;
-        if let Some(slot) = self.slot_of(link.connection)
-            && let Some(connection) = self.connections.get_mut(slot)
-            && connection.producer_mut(link.link).is_some_and(|it| it.attachment == link.attachment)
-            && let Some(basic) = message.as_0_9_1()
-        {
-            let publication = Publication {
-                exchange: basic.exchange,
-                routing_key: basic.routing_key,
-                properties: basic.properties,
-                body: &[basic.body],
-            };
-            self.return_message(slot, link.link, &publication);
+        let HandoffMessage { link, message, transaction, .. } = returned;
+        let slot = self.slot_of(link.connection);
+        let publisher = slot.and_then(|slot| self.connections.get_mut(slot)?.producer_mut(link.link));
+        let is_there = publisher.is_some_and(|it| it.attachment == link.attachment);
+        match (slot.filter(|_| is_there), transaction) {
+            (Some(slot), Some(key)) => self.keep_unrouted(slot, key.number, Some(message)),
+            (Some(slot), None) => {
+                self.return_stored(slot, link.link, &message);
+                self.dissolve(message);
+            }
+            (None, _) => self.dissolve(message),
         }
-        self.dissolve(message);
+    }
+
+    /// Returns a message in its stored form.
+    pub(super) fn return_stored(&mut self, slot: ConnectionSlot, link: LinkId, message: &Message) {
+        let Some(basic) = message.as_0_9_1() else { return };
+        let BasicMessage { exchange, routing_key, properties, body } = basic;
+        self.return_message(slot, link, &Publication { exchange, routing_key, properties, body: &[body] });
     }
 
     /// Tells a channel what became of its message.
@@ -217,6 +234,11 @@ impl Shard {
         };
         if outcome != PublishOutcome::Stored {
             self.counters.count_refused(outcome);
+        }
+        if let (Some(number), Some(failure)) = (delivery.transaction, self.failure_of(slot, outcome))
+            && let Some(transactions) = self.transactions(slot)
+        {
+            transactions.fail(number, failure);
         }
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Protocol::Amqp091(protocol) = &mut connection.protocol else { return };

@@ -2,7 +2,8 @@
 //!
 //! One that has had work for longer than the shard's time-out is rolled back, so that a client that sleeps holds nothing for ever. One
 //! without work holds nothing and may stay open; clients open the next one long before they need it. The peer hears of it when it
-//! discharges the transaction, or names it; until then links on which it acquires would go on outside of any, so these end.
+//! discharges the transaction, or names it; until then links on which it acquires would go on outside of any, so these end. A channel
+//! of 0-9-1 is closed.
 //!
 //! Invariant: a connection with an open transaction that has work is looked at no later than when that has had its time.
 
@@ -37,28 +38,31 @@ impl Shard {
             let mut slow = Vec::new();
             let mut earliest = None;
             for transaction in &transactions.list {
-                let Transaction { number, attachment, phase: Phase::Open, began, .. } = *transaction else {
+                let Transaction { number, coordinator, attachment, phase: Phase::Open, began, .. } =
+                    *transaction
+                else {
                     continue;
                 };
                 // One without work has all of its time before it.
                 let deadline = began.unwrap_or(now).saturating_add(timeout);
                 if deadline <= now {
-                    slow.push((number, attachment));
+                    slow.push((number, coordinator, attachment));
                 } else {
                     earliest = earliest.into_iter().chain([deadline]).min();
                 }
             }
-            transactions.timed_out.extend(&slow);
+            transactions.timed_out.extend(slow.iter().map(|(number, _, attachment)| (*number, *attachment)));
             let too_many = transactions.timed_out.len().saturating_sub(TRANSACTIONS_MAX);
             transactions.timed_out.drain(..too_many);
             transactions.watched = earliest;
             self.transaction_deadlines.extend(earliest.map(|deadline| (deadline, slot)));
-            for (number, _) in slow {
+            for (number, coordinator, _) in slow {
                 self.counters.transactions_timed_out += 1;
                 self.warn_of_slow(now, slot, number);
                 let acquirers = self.acquirers_of(slot, number);
-                self.end_transaction(now, slot, number, Discharge { delivery_id: None, fail: true });
+                self.end_transaction(now, slot, number, Discharge { asker: None, fail: true });
                 self.detach_acquirers(now, slot, &acquirers);
+                self.fail_slow_channel(slot, coordinator);
             }
         }
     }

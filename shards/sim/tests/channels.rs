@@ -269,37 +269,3 @@ fn a_queue_is_emptied_but_for_what_is_held() {
         check(&mut world, number, &["got 0 again, 0 left"]);
     }
 }
-
-#[test]
-fn nothing_of_a_transaction_is_done_while_there_are_none() {
-    for home in [0, 1] {
-        let (mut world, queues) = world();
-        let queue = &queues[home];
-        let (witness, witnessed) = open(&mut world, home);
-        let one = client(&mut world, witness);
-        one.declare(witnessed, queue, false);
-        one.publish(witnessed, queue, "A", false);
-        let publishes: fn(&mut ChannelClient, SessionId, &str) = |client, channel, queue| {
-            client.publish(channel, queue, "B", false);
-        };
-        let acknowledges: fn(&mut ChannelClient, SessionId, &str) = |client, channel, _| {
-            let tag = client.tags[0];
-            client.ack(channel, tag, false);
-            client.commit(channel);
-        };
-        for (n, part) in [publishes, acknowledges].into_iter().enumerate() {
-            let (number, channel) = open(&mut world, 0);
-            client(&mut world, number).select(channel);
-            client(&mut world, number).get(channel, queue);
-            world.run();
-            client(&mut world, number).take_seen();
-            part(client(&mut world, number), channel, queue);
-            world.run();
-            let seen = client(&mut world, number).take_seen();
-            assert!(seen.contains(&"closed: 540".to_owned()), "{n}: {seen:?}");
-            client(&mut world, witness).take_seen();
-            client(&mut world, witness).look(witnessed, queue);
-            check(&mut world, witness, &[&format!("declared {queue} 1 0")]);
-        }
-    }
-}
