@@ -21,7 +21,7 @@ use hashbrown::HashMap;
 
 use crate::Shard;
 use crate::address::has_wildcards;
-use crate::amqp091::Declared;
+use crate::amqp091::{Declared, REPLY_QUEUES};
 use crate::attach_topic::SUBSCRIPTIONS;
 use crate::connection::QueueAt;
 use crate::contradictions::contradictions_of;
@@ -86,9 +86,9 @@ pub(crate) enum QueueKind {
     Subscription,
 }
 
-/// Whether it is a name of our making, of a node that was made for a link, or of a subscription.
+/// Whether it is a name of our making, of a node that was made for a link, of a subscription, or of a channel's replies.
 pub(crate) fn is_ours(name: &str) -> bool {
-    name.starts_with(DYNAMIC_NAMES) || name.starts_with(SUBSCRIPTIONS)
+    [DYNAMIC_NAMES, SUBSCRIPTIONS, REPLY_QUEUES].iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl QueueNode {

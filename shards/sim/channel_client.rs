@@ -17,6 +17,8 @@ pub struct ChannelClient {
     pub seen: Vec<String>,
     /// Tags of what was delivered and not acknowledged by the client itself.
     pub tags: Vec<u64>,
+    /// Where the answers to what was delivered are to go.
+    pub reply_tos: Vec<String>,
 }
 
 impl ChannelClient {
@@ -28,6 +30,7 @@ impl ChannelClient {
             is_open: false,
             seen: Vec::new(),
             tags: Vec::new(),
+            reply_tos: Vec::new(),
         }
     }
 
@@ -46,6 +49,8 @@ impl ChannelClient {
                 Event::Answered { method, .. } => show(&method),
                 Event::Delivery(delivery) => {
                     self.tags.extend(tag_of(&delivery));
+                    let properties = delivery.head.properties().decode().unwrap_or_default();
+                    self.reply_tos.extend(properties.reply_to.map(|reply_to| reply_to.to_string()));
                     show_delivery(&delivery)
                 }
                 Event::Ended { error: Some(error), .. } => format!("channel closed: {}", error.reply_code),
@@ -172,18 +177,12 @@ impl ChannelClient {
     }
 
     pub fn consume(&mut self, channel: SessionId, name: &str, tag: &'static str, exclusive: bool) {
-        self.call(
-            channel,
-            &basic::Consume {
-                queue: ShortStr::cut(name),
-                consumer_tag: ShortStr::literal(tag),
-                no_local: false,
-                no_ack: false,
-                exclusive,
-                no_wait: false,
-                arguments: Table::default(),
-            },
-        );
+        self.call(channel, &basic::Consume { exclusive, ..consumer(name, tag) });
+    }
+
+    /// What is delivered needs no acknowledgement.
+    pub fn consume_settled(&mut self, channel: SessionId, name: &str, tag: &'static str) {
+        self.call(channel, &basic::Consume { no_ack: true, ..consumer(name, tag) });
     }
 
     pub fn cancel(&mut self, channel: SessionId, tag: &'static str) {
@@ -243,6 +242,18 @@ fn declaration() -> queue::Declare<'static> {
         durable: false,
         exclusive: false,
         auto_delete: false,
+        no_wait: false,
+        arguments: Table::default(),
+    }
+}
+
+fn consumer<'a>(name: &'a str, tag: &'static str) -> basic::Consume<'a> {
+    basic::Consume {
+        queue: ShortStr::cut(name),
+        consumer_tag: ShortStr::literal(tag),
+        no_local: false,
+        no_ack: false,
+        exclusive: false,
         no_wait: false,
         arguments: Table::default(),
     }

@@ -148,6 +148,11 @@ impl Declared {
         Declared { durable: true, ..Declared::default() }
     }
 
+    /// One that goes with its consumer.
+    pub(crate) fn of_replies() -> Self {
+        Declared { auto_delete: true, ..Declared::default() }
+    }
+
     /// The properties that it asks for.
     pub(crate) fn rule(&self) -> DestinationRule {
         self.interpret("").unwrap_or_default()

@@ -40,6 +40,8 @@ struct Channel {
     asks: Option<u32>,
     /// What waits until all that was published is answered.
     waiting: Option<Waiting>,
+    /// The queue of its replies, if it consumes them.
+    reply_to: Option<Box<str>>,
 }
 
 /// What is for another shard.
@@ -132,7 +134,7 @@ impl Channels {
         if self.list.len() <= index {
             self.list.resize_with(index + 1, || None);
         }
-        self.list[index] = Some(Channel { publisher, asks: None, waiting: None });
+        self.list[index] = Some(Channel { publisher, asks: None, waiting: None, reply_to: None });
     }
 
     /// What it had waiting is not done.
@@ -146,6 +148,11 @@ impl Channels {
     /// The link that a channel publishes on.
     pub(super) fn publisher(&self, session: SessionId) -> Option<LinkId> {
         Some(self.list.get(session.0 as usize)?.as_ref()?.publisher)
+    }
+
+    /// Where the replies for a channel go.
+    pub(super) fn reply_to_mut(&mut self, session: SessionId) -> Option<&mut Option<Box<str>>> {
+        Some(&mut self.channel_mut(session)?.reply_to)
     }
 
     /// A channel's next request.
@@ -397,14 +404,14 @@ impl Shard {
         let ChannelRef { connection: id, session, request } = channel;
         let Some(slot) = self.slot_of(id).filter(|slot| self.is_alive(*slot)) else {
             self.counters.mail_dropped += 1;
-            if let Ok(QueueReply::Declared { queue, is_exclusive: true, .. }) = result {
+            if let Ok(QueueReply::Declared { owned: Some(queue), .. }) = result {
                 self.delete_dynamic(now, DynamicNode::Queue(QueueAt { shard: from, queue }));
             }
             return;
         };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.unanswered = connection.unanswered.saturating_sub(1);
-        if let Ok(QueueReply::Declared { queue, is_exclusive: true, .. }) = result {
+        if let Ok(QueueReply::Declared { owned: Some(queue), .. }) = result {
             let at = QueueAt { shard: from, queue };
             if !connection.channels.exclusive.contains(&at) {
                 connection.channels.exclusive.push(at);

@@ -10,6 +10,7 @@ use corelane_protocol::amqp091::{self, LinkId, SessionId};
 use corelane_wire::amqp091::{FieldValue, ShortStr, basic};
 
 use super::channel::{ChannelFault, Waiting};
+use super::reply_to::REPLY_TO;
 use super::{Addition, Translator};
 use crate::Shard;
 use crate::connection::{ChannelConsumer, Connection, Consumer, ConsumerAt, Link, PendingConsumer};
@@ -29,7 +30,10 @@ impl Shard {
         session: SessionId,
         consume: &basic::Consume<'_>,
     ) {
-        let queue = self.queue_name(slot, session, consume.queue);
+        let queue = match consume.queue == REPLY_TO {
+            true => self.make_reply_queue(now, slot, session, consume.no_ack),
+            false => self.queue_name(slot, session, consume.queue),
+        };
         let asked = queue.and_then(|queue| Ok((queue, priority_of(consume)?)));
         let (queue, priority) = match asked {
             Ok(asked) => asked,
@@ -133,12 +137,13 @@ impl Shard {
         link: LinkId,
         refusal: crate::mail::Refusal,
     ) {
-        let Some(consumer) = self.connections.get_mut(slot).and_then(|it| it.consumer_mut(link)) else {
-            return;
-        };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let id = connection.id;
+        let Some(consumer) = connection.consumer_mut(link) else { return };
         let session = consumer.session;
         let queue = consumer.channel.as_ref().map(|channel| channel.queue.clone()).unwrap_or_default();
         self.unbind(now, slot, link);
+        self.drop_reply_queue(now, id, &queue);
         self.fail_channel(slot, session, &ChannelFault::of(refusal, &queue));
     }
 
@@ -176,6 +181,11 @@ impl Shard {
         let Some(consumer) = connection.consumer_mut(link) else { return };
         let Some(channel) = &mut consumer.channel else { return };
         channel.is_cancelled = true;
+        let (session, queue) = (consumer.session, channel.queue.clone());
+        if let Some(reply_to) = connection.channels.reply_to_mut(session) {
+            reply_to.take_if(|reply_to| *reply_to == queue);
+        }
+        let Some(consumer) = connection.consumer_mut(link) else { return };
         match &consumer.at {
             ConsumerAt::Nowhere(_) => {}
             ConsumerAt::Here(id) => {

@@ -9,9 +9,10 @@
 
 use corelane_protocol::amqp091::Payload;
 use corelane_protocol::amqp091::{self, Head, LinkId, Publication};
-use corelane_wire::amqp091::{ReplyCode, ShortStr};
+use corelane_wire::amqp091::{PropertyFields, ReplyCode, ShortStr};
 
 use super::channel::ChannelFault;
+use super::reply_to::REPLY_TO;
 use super::{BasicMessage, Published, Refusal};
 use crate::Shard;
 use crate::connection::{Hold, QueueAt};
@@ -61,7 +62,12 @@ impl Shard {
         body: &[u8],
     ) -> Result<(), ChannelFault> {
         let (exchange, routing_key) = (head.exchange(), head.routing_key());
-        let published = Published::read(head.properties())?;
+        let mut rewritten = Vec::new();
+        let mut published = Published::read(head.properties())?;
+        if published.properties().reply_to.is_some_and(|reply_to| reply_to == REPLY_TO) {
+            self.write_reply_to(slot, delivery.link, &published, &mut rewritten)?;
+            published = Published::read(PropertyFields::new(&rewritten))?;
+        }
         self.check_user(slot, &published)?;
         let route =
             self.route_0_9_1(slot, delivery.link, (exchange, routing_key), &published, is_mandatory)?;
@@ -70,7 +76,7 @@ impl Shard {
                 let message = self.stored_form(&published, (exchange, routing_key), body);
                 self.keep_unrouted(slot, number, message);
             } else if is_mandatory {
-                let properties = head.properties();
+                let properties = published.fields();
                 let publication = Publication { exchange, routing_key, properties, body: &[body] };
                 self.return_message(slot, delivery.link, &publication);
             }

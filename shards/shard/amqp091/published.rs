@@ -151,6 +151,11 @@ impl<'a> Published<'a> {
         Ok(())
     }
 
+    /// As they are encoded.
+    pub(crate) fn fields(&self) -> PropertyFields<'a> {
+        self.fields
+    }
+
     pub(crate) fn properties(&self) -> &Properties<'a> {
         &self.properties
     }

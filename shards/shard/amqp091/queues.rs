@@ -13,6 +13,7 @@ use corelane_wire::amqp091::{ReplyCode, ShortStr, Table, queue};
 use super::arguments::{Declared, Refused};
 use super::bindings::Bond;
 use super::channel::{ChannelFault, ChannelMail, ChannelRef};
+use super::reply_to::{REPLY_QUEUES, REPLY_TO};
 use crate::Shard;
 use crate::address::is_plain_name;
 use crate::event::ConnectionSlot;
@@ -24,13 +25,16 @@ use crate::shard::VIRTUAL_HOST;
 /// What only the broker's queues are called.
 const RESERVED: &str = "amq.";
 
+/// What the names begin with that channels are given.
+const GENERATED: &str = "amq.gen-";
+
 /// What a channel declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
     /// It is only looked whether the queue is there.
-    passive: bool,
-    exclusive: bool,
-    declared: Declared,
+    pub(super) passive: bool,
+    pub(super) exclusive: bool,
+    pub(super) declared: Declared,
 }
 
 /// What a channel wants done with a queue.
@@ -45,8 +49,16 @@ pub enum QueueRequest {
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueReply {
-    Declared { name: Box<str>, queue: QueueId, is_exclusive: bool, messages: u32, consumers: u32 },
-    Removed { messages: u32 },
+    /// `owned`: the queue, if it belongs to the connection.
+    Declared {
+        name: Box<str>,
+        owned: Option<QueueId>,
+        messages: u32,
+        consumers: u32,
+    },
+    Removed {
+        messages: u32,
+    },
     Done,
 }
 
@@ -88,8 +100,14 @@ impl Shard {
         declare: &queue::Declare<'_>,
     ) -> Result<(), ChannelFault> {
         let queue::Declare { queue, passive, durable, exclusive, auto_delete, .. } = *declare;
+        if queue == REPLY_TO {
+            self.answer_for_replies(now, slot, session);
+            return Ok(());
+        }
+        // Those queues are there or not.
+        let passive = passive || queue.as_str().is_some_and(|name| name.starts_with(REPLY_QUEUES));
         let is_new = queue.is_empty() && !passive;
-        let name = if is_new { self.new_queue_name() } else { self.queue_name(slot, session, queue)? };
+        let name = if is_new { self.new_name(GENERATED) } else { self.queue_name(slot, session, queue)? };
         if !passive {
             check_name(&name, is_new)?;
         }
@@ -112,10 +130,10 @@ impl Shard {
     }
 
     /// A name that no queue has had, whose home is this shard.
-    fn new_queue_name(&mut self) -> Box<str> {
+    pub(super) fn new_name(&mut self, prefix: &str) -> Box<str> {
         loop {
             self.dynamic_names += 1;
-            let name = format!("{RESERVED}gen-{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
+            let name = format!("{prefix}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
             if self.home_of(&name) == self.index {
                 break name.into();
             }
@@ -192,7 +210,12 @@ impl Shard {
         declaration: Declaration,
     ) -> Result<QueueReply, ChannelFault> {
         let fault = |refusal| ChannelFault::of(refusal, name);
-        let queue = match self.queue_for(channel.connection, name) {
+        let found = match name.starts_with(REPLY_QUEUES) {
+            // Who is to answer may look whether somebody waits for it.
+            true => self.queues.find(name).ok_or(Refusal::NotFound),
+            false => self.queue_for(channel.connection, name),
+        };
+        let queue = match found {
             Ok(queue) => {
                 if let Some(node) = self.queues.get(queue).filter(|_| !declaration.passive) {
                     check_equivalence(node, &declaration)?;
@@ -210,14 +233,13 @@ impl Shard {
         let Some(node) = self.queues.get(queue) else { return Err(ChannelFault::not_found(name)) };
         Ok(QueueReply::Declared {
             name: name.into(),
-            queue,
-            is_exclusive: node.owner.is_some(),
+            owned: (node.owner == Some(channel.connection)).then_some(queue),
             messages: self.ready_messages(queue),
             consumers: node.consumers,
         })
     }
 
-    fn make_declared(
+    pub(super) fn make_declared(
         &mut self,
         now: u64,
         connection: ConnectionId,
