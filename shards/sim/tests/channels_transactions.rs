@@ -279,16 +279,23 @@ fn a_transaction_with_a_message_that_is_refused_does_not_commit() {
         writer.pair(ShortStr::cut("x-max-length"), FieldValue::Int32(1));
         writer.pair(ShortStr::cut("x-overflow"), FieldValue::LongString(b"reject-publish"));
         stage.witness(|client, channel| client.declare_durable(channel, &full, &arguments));
+        let source = stage.queues[1 - home].clone();
+        stage.witness(|client, channel| client.publish(channel, &source, "S", false));
+        stage.check(|client, channel| client.get(channel, &source), &["got S, 0 left"]);
         stage.publish_to_both();
         stage.check(
             |client, channel| {
                 client.publish(channel, &full, "C", false);
                 client.publish(channel, &full, "D", false);
+                client.ack(channel, 1, false);
             },
             &[],
         );
         stage.check(commit, &["channel closed: 406"]);
-        stage.check_ready([0, 0]);
+        // What was acknowledged in it is there again.
+        let mut ready = [0, 0];
+        ready[1 - home] = 1;
+        stage.check_ready(ready);
         let seen = stage.witness(|client, channel| client.look(channel, &full));
         assert_eq!(seen, [format!("declared {full} 0 0")]);
     }
