@@ -69,6 +69,8 @@ pub struct Engine<M> {
     pub(crate) dead_letters: VecDeque<DeadLetter<M>>,
     /// Queues whose producers were to wait and may go on.
     pub(crate) roomy: VecDeque<QueueId>,
+    /// New entries that are larger than all that their queues may hold.
+    pub(crate) too_large: Vec<(QueueId, Place)>,
     /// Entries that somebody needs and that are not in memory.
     pub(crate) wanted: Vec<(QueueId, Place)>,
     /// Consumers that were paused before the pull that was requested for them.
@@ -120,6 +122,7 @@ impl<M: Message> Engine<M> {
             returned: Vec::new(),
             dead_letters: VecDeque::new(),
             roomy: VecDeque::new(),
+            too_large: Vec::new(),
             wanted: Vec::new(),
             unpulled: VecDeque::new(),
             now: 0,

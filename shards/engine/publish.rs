@@ -76,7 +76,11 @@ impl<M: Message> Engine<M> {
             pending,
             last_value,
         };
-        Ok(self.occupy(now, index, entry, occupant))
+        let place = self.occupy(now, index, entry, occupant);
+        if !waits {
+            self.note_too_large(index, place, size);
+        }
+        Ok(place)
     }
 
     /// The group of this name, with one entry more.

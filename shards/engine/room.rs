@@ -1,7 +1,7 @@
 //! Is there room in a queue, and what if not?
 //!
 //! A limit counts what is in the queue, whatever its state. At the limit, `overflow` says what happens: the publication is refused;
-//! the oldest entries that nobody holds are dropped; or it is taken all the same and the queue is *full* ([`Engine::is_full`]) until
+//! the oldest entries that nobody holds are dropped, and a message that is larger than all of them may be with them; or it is taken all the same and the queue is *full* ([`Engine::is_full`]) until
 //! it is back below its limits: then [`Engine::poll_room`] names it, once, unless it is full again by then.
 //!
 //! A pending entry counts where publications are refused or producers wait. Where the oldest are dropped it counts for nothing and
@@ -9,9 +9,10 @@
 
 use crate::engine::{Engine, Message};
 use crate::entry::EntryRef;
-use crate::ids::QueueId;
+use crate::ids::{Place, QueueId};
 use crate::properties::{DeadLetterReason, EnqueueRefusal, Overflow};
 use crate::queue::{Entries, Extras, Queue};
+use crate::slots::NONE;
 
 /// Entries `DropOldest` looks at for one publication. When none of them can be dropped the queue overshoots, and the
 /// next publication goes on from there.
@@ -124,6 +125,36 @@ impl<M: Message> Engine<M> {
         let mut steps = DROP_STEPS_MAX;
         while self.lacking(queue, size, replaced).is_some() && self.drop_oldest(queue, replaced, &mut steps) {
         }
+    }
+
+    /// Notes a new entry that is larger than all that its queue may hold, where the oldest are dropped.
+    pub(crate) fn note_too_large(&mut self, queue: u32, place: Place, size: u64) {
+        let state = &self.queues[queue];
+        if state.extras.has(Extras::DROPS) && state.properties.bytes_max.is_some_and(|max| size > max) {
+            self.too_large.push((self.queue_id(queue), place));
+        }
+    }
+
+    /// To be called when consumers that were told have pulled: drops entries that are larger than all that their queue may hold, and that
+    /// nobody has taken. True if there was something to do.
+    pub fn drop_too_large(&mut self, now: u64) -> bool {
+        if self.too_large.is_empty() {
+            return false;
+        }
+        self.now = now;
+        for (queue, place) in std::mem::take(&mut self.too_large) {
+            let entry = self.resolve_queue(queue).and_then(|queue| self.find(queue, place));
+            let Some(entry) = entry.filter(|entry| self.store.entry(*entry).is_free()) else { continue };
+            let plain = self.queues[self.store.queue(entry)].plain;
+            if plain != NONE && self.classes[plain].notified > 0 {
+                // They have yet to pull.
+                self.too_large.push((queue, place));
+            } else {
+                self.withdraw(entry);
+                self.bury(entry, DeadLetterReason::Overflow);
+            }
+        }
+        true
     }
 
     /// The limit that one more message of this size would break.

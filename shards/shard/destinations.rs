@@ -4,7 +4,7 @@
 //! about one name; the others are its parents. Of all rules that match a name:
 //! - flags add up: set by any of them, they are set (`auto-create`, `durable` and `topic` are values, not flags, in this);
 //! - `prefetch`: the exact rule's value, unless it is 0 (inherit); else the largest of the parents';
-//! - `overflow`: the exact rule's; else reject before block before drop-oldest, whichever of them a parent says;
+//! - `overflow`: the exact rule's; else reject-dead-letter before reject before block before drop-oldest, whichever of them a parent says;
 //! - every other value: the exact rule's; else that of the most specific parent (more literal words, then the one without `>`,
 //!   then the later one).
 //!
@@ -76,6 +76,8 @@ pub enum OverflowRule {
     DropOldest,
     Block,
     Reject,
+    /// The same, and the message dies.
+    RejectDeadLetter,
 }
 
 /// Who of several consumers gets a message.
@@ -114,6 +116,8 @@ pub(crate) struct Destination {
     pub(crate) auto_create: bool,
     pub(crate) auto_delete: bool,
     pub(crate) idle_expiry_us: Option<u64>,
+    /// What it refuses for want of room is a dead letter.
+    pub(crate) refused_die: bool,
     pub(crate) dead_letter: Option<Arc<str>>,
     pub(crate) last_value_key: Option<Arc<str>>,
     pub(crate) sender_name: bool,
@@ -223,7 +227,7 @@ impl Destinations {
             messages_max: rule.messages_max.filter(|max| *max > 0),
             bytes_max: rule.bytes_max.filter(|max| *max > 0),
             overflow: match rule.overflow {
-                None | Some(OverflowRule::Reject) => Overflow::Reject,
+                None | Some(OverflowRule::Reject | OverflowRule::RejectDeadLetter) => Overflow::Reject,
                 Some(OverflowRule::Block) => Overflow::Block,
                 Some(OverflowRule::DropOldest) => Overflow::DropOldest,
             },
@@ -233,6 +237,7 @@ impl Destinations {
             auto_create: rule.auto_create.unwrap_or(self.auto_create),
             auto_delete: rule.auto_delete == Some(true),
             idle_expiry_us: rule.idle_expiry_us.filter(|after| *after > 0),
+            refused_die: dead_letter.is_some() && rule.overflow == Some(OverflowRule::RejectDeadLetter),
             dead_letter,
             last_value_key: some(rule.last_value_key),
             sender_name: rule.sender_name == Some(true),
@@ -311,14 +316,15 @@ fn larger(a: Option<PrefetchRule>, b: Option<PrefetchRule>) -> Option<PrefetchRu
 }
 
 impl OverflowRule {
-    pub(crate) const ALL: [OverflowRule; 3] =
-        [OverflowRule::Reject, OverflowRule::DropOldest, OverflowRule::Block];
+    pub(crate) const ALL: [OverflowRule; 4] =
+        [OverflowRule::Reject, OverflowRule::DropOldest, OverflowRule::Block, OverflowRule::RejectDeadLetter];
 
     pub(crate) fn word(self) -> &'static str {
         match self {
             OverflowRule::Reject => "reject",
             OverflowRule::DropOldest => "drop-oldest",
             OverflowRule::Block => "block",
+            OverflowRule::RejectDeadLetter => "reject-dead-letter",
         }
     }
 }

@@ -7,7 +7,10 @@
 
 use std::sync::Arc;
 
-use corelane_engine::{EnqueueRefusal, Origin, Overflow, Publication, QueueId};
+use corelane_engine::{
+    DeadLetter, DeadLetterReason, EnqueueRefusal, Origin, Overflow, Place, Publication, QueueId,
+    Stored as StoredMessage,
+};
 use corelane_mailbox::Lane;
 use corelane_protocol::amqp10::limits::SPARE_BUFFER_SIZE_MAX;
 use corelane_protocol::amqp10::{self, ErrorSpec, LinkId, Payload};
@@ -334,8 +337,8 @@ impl Shard {
         let place = match self.engine.enqueue(now, queue, publication) {
             Ok(place) => place,
             Err((message, refusal)) => {
-                self.forget(message);
-                return refusal.into();
+                let may_die = transaction.is_none() && !matches!(timing, Timing::Standing { .. });
+                return self.refuse_message(now, queue, message, refusal.into(), may_die);
             }
         };
         if is_known {
@@ -358,6 +361,36 @@ impl Shard {
             self.make_wait(queue, producer);
         }
         PublishOutcome::Stored
+    }
+
+    /// A queue has refused a message: it dies, if the queue is full and wants that. Nobody was promised anything, so it is kept no
+    /// earlier than where it goes.
+    fn refuse_message(
+        &mut self,
+        now: u64,
+        queue: QueueId,
+        mut message: Message,
+        outcome: PublishOutcome,
+        may_die: bool,
+    ) -> PublishOutcome {
+        let is_moved = !may_die || self.hiding.is_some() || message.origin.is_some();
+        let dies = self.queues.get(queue).is_some_and(|node| node.destination.refused_die);
+        if !dies || is_moved || outcome != PublishOutcome::Full {
+            self.forget(message);
+            return outcome;
+        }
+        message.arrive(now, false);
+        // Behind those that have died before.
+        self.say_what_left();
+        self.dead_letters.push_back(DeadLetter {
+            queue,
+            place: Place(u64::MAX),
+            message: StoredMessage::Here(message),
+            reason: DeadLetterReason::Overflow,
+            delivery_count: 0,
+            acquired_count: 0,
+        });
+        outcome
     }
 
     /// Messages from another shard arrive at their queues' home.

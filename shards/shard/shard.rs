@@ -291,6 +291,7 @@ impl Shard {
         more_work |= self.run_management(now);
         more_work |= self.run_purges(now);
         more_work |= self.run_deliveries(now);
+        more_work |= self.engine.drop_too_large(now);
         more_work |= self.run_journal(now);
         self.answer_unpulled(now);
         self.lend_all(now);

@@ -19,6 +19,8 @@ pub struct ChannelClient {
     pub tags: Vec<u64>,
     /// Where the answers to what was delivered are to go.
     pub reply_tos: Vec<String>,
+    /// Why what was delivered has died first.
+    pub deaths: Vec<String>,
 }
 
 impl ChannelClient {
@@ -31,6 +33,7 @@ impl ChannelClient {
             seen: Vec::new(),
             tags: Vec::new(),
             reply_tos: Vec::new(),
+            deaths: Vec::new(),
         }
     }
 
@@ -51,6 +54,9 @@ impl ChannelClient {
                     self.tags.extend(tag_of(&delivery));
                     let properties = delivery.head.properties().decode().unwrap_or_default();
                     self.reply_tos.extend(properties.reply_to.map(|reply_to| reply_to.to_string()));
+                    let reason =
+                        properties.headers.unwrap_or_default().find("x-first-death-reason").ok().flatten();
+                    self.deaths.extend(reason.and_then(|reason| Some(reason.as_str()?.to_owned())));
                     show_delivery(&delivery)
                 }
                 Event::Ended { error: Some(error), .. } => format!("channel closed: {}", error.reply_code),

@@ -7,7 +7,8 @@
 //! | `x-message-ttl` | `expiration`; 0 is the shortest there is |
 //! | `x-expires` | `idle-expiry` |
 //! | `x-max-length`, `x-max-length-bytes` | `messages-max`, `bytes-max` |
-//! | `x-overflow`: `drop-head` (without it, too, where there is a maximum), `reject-publish` | `overflow` |
+//! | the same, 0 | `bytes-max` = 1: nothing stays |
+//! | `x-overflow`: `drop-head` (without it, too, where there is a maximum), `reject-publish`, `reject-publish-dlx` | `overflow` |
 //! | `x-max-priority`, unless 0 | `priorities` |
 //! | `x-single-active-consumer` | `exclusive` |
 //! | `x-delivery-limit` | `deliveries-max`, one more: so many deliveries may fail |
@@ -214,8 +215,12 @@ impl Declared {
             DestinationRule { auto_delete: is_set(self.auto_delete), ..DestinationRule::default() };
         rule.idle_expiry_us = number(EXPIRES, 1, MILLISECONDS_MAX)?.map(|after| after * 1000);
         rule.expiration_us = number(MESSAGE_TTL, 0, MILLISECONDS_MAX)?.map(|after| after * 1000);
-        rule.messages_max = number(MAX_LENGTH, 1, i64::MAX)?;
-        rule.bytes_max = number(MAX_LENGTH_BYTES, 1, i64::MAX)?;
+        rule.messages_max = number(MAX_LENGTH, 0, i64::MAX)?;
+        rule.bytes_max = number(MAX_LENGTH_BYTES, 0, i64::MAX)?;
+        if [rule.messages_max, rule.bytes_max].contains(&Some(0)) {
+            // No message is so small.
+            (rule.messages_max, rule.bytes_max) = (None, Some(1));
+        }
         rule.deliveries_max = number(DELIVERY_LIMIT, 0, i64::MAX)?.map(|limit| limit + 1);
         for (name, value) in [
             ("idle-expiry", &mut rule.idle_expiry_us),
@@ -337,6 +342,7 @@ impl<'a> Argument<'a> {
         match self.text()? {
             DROP_HEAD => Ok(OverflowRule::DropOldest),
             "reject-publish" => Ok(OverflowRule::Reject),
+            "reject-publish-dlx" => Ok(OverflowRule::RejectDeadLetter),
             _ => Err(self.invalid("invalid_overflow")),
         }
     }

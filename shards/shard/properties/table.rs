@@ -110,7 +110,7 @@ pub const PROPERTIES: &[Property] = &[
         Kind::Overflow,
         Merge::Strictest,
         "reject",
-        "What a full queue does with one more message: reject it; drop the oldest that no consumer holds, with priorities the \
+        "What a full queue does with one more message: reject it, with reject-dead-letter also as a dead letter; drop the oldest that no consumer holds, with priorities the \
          oldest of the lowest level that has one, for a message of any level; or block: take it, and give its producer no more credit \
          until there is room. Each producer sends what it was given credit for before, half of messages-max or 1000 messages at most, \
          so many of them may go beyond the limits together. What is sent in a transaction counts from then on \
@@ -247,7 +247,8 @@ hold, and where they differ:
 - flags add up: what any of them sets is set (but for auto-create, durable and topic, where the most specific rule is
   followed);
 - prefetch: the exact name's, unless that is 0; else the largest of those of wildcards;
-- overflow: the exact name's; else, of those of wildcards, reject before block before drop-oldest;
+- overflow: the exact name's; else, of those of wildcards, reject-dead-letter before reject before block before
+  drop-oldest;
 - every other value: the exact name's, else that of the most specific wildcard: the one with more words that are no
   wildcards, then the one without `>`, then the one that comes later in the alphabet (of `a.*` and `*.b`: `a.*`).
 

@@ -1,0 +1,183 @@
+//! What does a queue with limits do on a channel, and who is its only active consumer?
+
+use corelane_protocol::SessionId;
+use corelane_sim::{ChannelClient, Setup, World, names_homed_at};
+use corelane_wire::amqp091::{FieldValue, ShortStr, TableWriter};
+
+use FieldValue::{Boolean, Int32, LongString};
+
+/// A channel of shard 0 with confirms, and the name of a queue on `home`, which was declared with these arguments.
+struct Stage {
+    world: World,
+    number: usize,
+    channel: SessionId,
+    queue: String,
+}
+
+const DEAD: &str = "dead";
+
+impl Stage {
+    fn new(home: usize, arguments: &[(&str, FieldValue<'_>)]) -> Stage {
+        let mut world = World::new(&Setup { verify: true, ..Setup::new(2) });
+        let (number, channel) = open(&mut world, 0);
+        let queue = names_homed_at(home, 2).next().expect("one of many");
+        let mut stage = Stage { world, number, channel, queue: queue.clone() };
+        stage.on(|client, channel| {
+            client.confirm(channel);
+            client.declare(channel, DEAD, false);
+            client.declare_durable(channel, &queue, &table(arguments));
+        });
+        stage
+    }
+
+    fn on(&mut self, act: impl FnOnce(&mut ChannelClient, SessionId)) -> Vec<String> {
+        on(&mut self.world, (self.number, self.channel), act)
+    }
+
+    #[track_caller]
+    fn publish(&mut self, body: &str, expect: &str) {
+        let queue = self.queue.clone();
+        let seen = self.on(|client, channel| client.publish(channel, &queue, body, false));
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        assert!(seen[0].starts_with(expect), "{seen:?}");
+    }
+
+    /// What a queue has, which is taken.
+    fn take(&mut self, queue: &str) -> String {
+        let mut bodies = Vec::new();
+        loop {
+            let seen = self.on(|client, channel| client.get(channel, queue));
+            match seen[0].strip_prefix("got ").and_then(|line| line.split(',').next()) {
+                Some(body) => bodies.push(body.to_owned()),
+                None => return bodies.join(" "),
+            }
+        }
+    }
+}
+
+fn table(pairs: &[(&str, FieldValue<'_>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = TableWriter::new(&mut bytes);
+    for (name, value) in pairs {
+        writer.pair(ShortStr::cut(name), *value);
+    }
+    bytes
+}
+
+fn open(world: &mut World, shard: usize) -> (usize, SessionId) {
+    let number = world.connect_channels(shard);
+    let channel = world.channel_client(number).open_channel();
+    world.run();
+    world.channel_client(number).take_seen();
+    (number, channel)
+}
+
+fn on(
+    world: &mut World,
+    (number, channel): (usize, SessionId),
+    act: impl FnOnce(&mut ChannelClient, SessionId),
+) -> Vec<String> {
+    act(world.channel_client(number), channel);
+    world.run();
+    world.channel_client(number).take_seen()
+}
+
+const TO_DEAD: [(&str, FieldValue<'_>); 2] =
+    [("x-dead-letter-exchange", LongString(b"")), ("x-dead-letter-routing-key", LongString(DEAD.as_bytes()))];
+
+#[test]
+fn what_a_full_queue_refuses_is_not_confirmed_and_dies_if_the_queue_says_so() {
+    for home in [0, 1] {
+        for (overflow, dead) in [("reject-publish", ""), ("reject-publish-dlx", "B C")] {
+            let limits = [("x-max-length", Int32(1)), ("x-overflow", LongString(overflow.as_bytes()))];
+            let mut stage = Stage::new(home, &[&limits[..], &TO_DEAD].concat());
+            stage.publish("A", "confirmed");
+            stage.publish("B", "refused");
+            stage.publish("C", "refused");
+            assert_eq!(stage.take(DEAD), dead);
+            let deaths = std::mem::take(&mut stage.world.channel_client(stage.number).deaths);
+            assert!(deaths.iter().all(|reason| reason == "maxlen") && deaths.len() == dead.len().div_ceil(2));
+            let queue = stage.queue.clone();
+            assert_eq!(stage.take(&queue), "A");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_drops_its_oldest_lets_them_die_for_its_length() {
+    for home in [0, 1] {
+        let limits = [("x-max-length", Int32(2)), ("x-overflow", LongString(b"drop-head"))];
+        let mut stage = Stage::new(home, &[&limits[..], &TO_DEAD].concat());
+        for body in ["A", "B", "C", "D"] {
+            stage.publish(body, "confirmed");
+        }
+        assert_eq!(stage.take(DEAD), "A B");
+        assert_eq!(stage.world.channel_client(stage.number).deaths, ["maxlen", "maxlen"]);
+        let queue = stage.queue.clone();
+        assert_eq!(stage.take(&queue), "C D");
+    }
+}
+
+#[test]
+fn of_a_queue_without_room_only_who_waits_for_a_message_gets_it() {
+    for home in [0, 1] {
+        for limit in ["x-max-length", "x-max-length-bytes"] {
+            let mut stage = Stage::new(home, &[&[(limit, Int32(0))][..], &TO_DEAD].concat());
+            stage.publish("A", "confirmed");
+            let queue = stage.queue.clone();
+            assert_eq!(stage.take(DEAD), "A");
+            assert_eq!(stage.take(&queue), "");
+            let other = open(&mut stage.world, 1);
+            let seen = on(&mut stage.world, other, |client, channel| {
+                client.prefetch(channel, 1);
+                client.consume(channel, &queue, "tag", false);
+            });
+            assert!(seen.contains(&"consuming tag".to_owned()), "{seen:?}");
+            stage.publish("B", "confirmed");
+            assert_eq!(on(&mut stage.world, other, |_, _| {}), ["tag: B"]);
+            stage.publish("C", "confirmed");
+            // It may have been offered, and turned down.
+            assert!(stage.take(DEAD).starts_with('C'));
+            assert_eq!(on(&mut stage.world, other, |_, _| {}), [""; 0]);
+            let mut refuses =
+                Stage::new(home, &[(limit, Int32(0)), ("x-overflow", LongString(b"reject-publish"))]);
+            refuses.publish("A", "refused");
+        }
+    }
+}
+
+#[test]
+fn the_next_single_active_consumer_begins_when_the_one_before_holds_nothing_any_more() {
+    for home in [0, 1] {
+        for ends_by in ["ack", "requeue", "channel", "death"] {
+            let mut stage = Stage::new(home, &[("x-single-active-consumer", Boolean(true))]);
+            let queue = stage.queue.clone();
+            let mut others = [open(&mut stage.world, 0), open(&mut stage.world, 1)];
+            for other in &others {
+                on(&mut stage.world, *other, |client, channel| client.consume(channel, &queue, "tag", false));
+            }
+            stage.publish("A", "confirmed");
+            let [first, second] = &mut others;
+            assert_eq!(on(&mut stage.world, *first, |_, _| {}), ["tag: A"]);
+            on(&mut stage.world, *first, |client, channel| client.cancel(channel, "tag"));
+            stage.publish("B", "confirmed");
+            let seen = on(&mut stage.world, *first, |_, _| {});
+            assert_eq!(seen, [""; 0], "it is cancelled");
+            match ends_by {
+                "ack" => drop(on(&mut stage.world, *first, |client, channel| client.ack(channel, 1, false))),
+                "requeue" => {
+                    drop(on(&mut stage.world, *first, |client, channel| {
+                        client.nack(channel, 1, false, true)
+                    }));
+                }
+                "channel" => {
+                    drop(on(&mut stage.world, *first, |client, channel| client.close_channel(channel)))
+                }
+                _ => stage.world.kill(first.0),
+            }
+            let seen = on(&mut stage.world, *second, |_, _| {});
+            let expect: &[&str] = if ends_by == "ack" { &["tag: B"] } else { &["tag: A again", "tag: B"] };
+            assert_eq!(seen, expect, "{ends_by}");
+        }
+    }
+}
