@@ -41,6 +41,7 @@ impl Buffers {
     }
 
     /// An owned copy of the bytes.
+    #[inline]
     pub(crate) fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut buffer = self.with_capacity(bytes.len());
         buffer.extend_from_slice(bytes);

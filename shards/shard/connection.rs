@@ -278,6 +278,13 @@ impl Consumer {
     }
 }
 
+/// Whom a message comes from.
+pub(crate) struct Sender {
+    pub(crate) link: LinkRef,
+    /// Who has logged in.
+    pub(crate) user: Option<Arc<str>>,
+}
+
 impl Producer {
     pub(crate) fn new(attachment: u32) -> Self {
         let route = Route::Resolving;
@@ -407,6 +414,15 @@ impl Connection {
             Link::Producer(producer) => Some(producer),
             Link::Consumer(_) | Link::Coordinator(_) | Link::Unsubscriber(_) => None,
         }
+    }
+
+    /// Who sends by this link, and with what.
+    #[inline(always)]
+    pub(crate) fn sender(&mut self, link: LinkId) -> Option<(Sender, &Producer)> {
+        let (id, user) = (self.id, self.user.clone());
+        let producer = self.producer_mut(link)?;
+        let link = LinkRef { connection: id, link, attachment: producer.attachment };
+        Some((Sender { link, user }, producer))
     }
 
     /// Grants a producer as much credit as its window leaves.

@@ -388,6 +388,7 @@ impl Shard {
 }
 
 /// Can a message be written on the link now?
+#[inline(always)]
 fn desire_of(connection: &Connection, link: LinkId) -> Desire {
     if connection.output_blocked {
         return Desire::Paused(PauseReason::Socket);

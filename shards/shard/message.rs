@@ -136,6 +136,7 @@ impl Message {
     }
 
     /// What a peer has sent in 1.0. It cannot say that it was published in 0-9-1.
+    #[inline(always)]
     pub(crate) fn received(buffers: &mut Buffers, bytes: Vec<u8>, format: u32) -> Result<Self, Vec<u8>> {
         let message = Self::new_in(buffers, bytes, format)?;
         if !message.is_basic {

@@ -18,6 +18,7 @@ use corelane_wire::amqp10::{DeliveryState, Error, Outcome};
 
 use crate::Shard;
 use crate::address::{Address, is_topic_name};
+use crate::connection::Sender;
 use crate::connection::{Connection, Hold, QueueAt, Route};
 use crate::durability::Keeping;
 use crate::event::ConnectionSlot;
@@ -60,6 +61,7 @@ pub(crate) enum Timing {
 }
 
 impl Timing {
+    #[inline(always)]
     fn of(self, now: u64, message: &mut Message) -> (Option<u64>, Option<u64>) {
         match self {
             Timing::Own => (message.schedule(now), message.expires_at(now)),
@@ -101,17 +103,14 @@ pub(crate) enum Destination {
 impl Shard {
     pub(crate) fn on_message(&mut self, now: u64, slot: ConnectionSlot, received: amqp10::Message<'_>) {
         self.counters.messages_received += 1;
-        if self
-            .connections
-            .get_mut(slot)
-            .is_some_and(|connection| connection.coordinator_mut(received.link).is_some())
-        {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.coordinator_mut(received.link).is_some() {
             self.on_request(now, slot, received);
             return;
         }
         let Some((delivery, mut message)) = self.read_message(slot, received) else { return };
-        let Some(producer) = self.connections.get_mut(slot).and_then(|it| it.producer_mut(delivery.link))
-        else {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some((sender, producer)) = connection.sender(delivery.link) else {
             self.buffers.give(message.into_bytes());
             return;
         };
@@ -125,32 +124,26 @@ impl Shard {
             Route::Management => Destination::Management,
             Route::Resolving | Route::Exchange => Destination::Nowhere(PublishOutcome::NoQueue),
         };
-        self.send_to(now, slot, destination, delivery, message);
+        self.send_to(now, slot, sender, destination, delivery, message);
     }
 
     /// A producer's message goes where it is to go, and its producer hears of it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_to(
         &mut self,
         now: u64,
         slot: ConnectionSlot,
+        Sender { link: link_ref, user }: Sender,
         destination: Destination,
         delivery: Delivery,
         message: Message,
     ) {
         let Delivery { link, delivery_id, settled, .. } = delivery;
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let (id, user) = (connection.id, connection.user.clone());
-        let Some(attachment) = connection.producer_mut(link).map(|producer| producer.attachment) else {
-            self.buffers.give(message.into_bytes());
-            return;
-        };
-        let transaction = delivery.transaction.map(|number| TransactionKey { connection: id, number });
-        let link_ref = LinkRef { connection: id, link, attachment };
+        let transaction = delivery.key(link_ref);
         let (to, target) = match destination {
             Destination::Queue(at) if at.shard == self.index => {
                 let producer = Some(ProducerAt { shard: self.index, link: link_ref });
-                let origin = Origin(id.0);
+                let origin = Origin(link_ref.connection.0);
                 let arrival = Arrival { message, origin, user, producer, transaction, timing: Timing::Own };
                 let mark = self.said();
                 let outcome = self.store(now, at.queue, arrival);
@@ -187,6 +180,7 @@ impl Shard {
     }
 
     /// What has been received, as a message of its transaction; none if its producer was told what is wrong with it.
+    #[inline(always)]
     fn read_message(
         &mut self,
         slot: ConnectionSlot,
@@ -215,6 +209,7 @@ impl Shard {
     }
 
     /// The message's bytes, in a vector that fits.
+    #[inline]
     fn owned(&mut self, slot: ConnectionSlot, payload: Payload<'_>) -> Vec<u8> {
         match payload {
             Payload::Slice(bytes) => self.buffers.copy(bytes),

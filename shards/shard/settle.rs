@@ -59,7 +59,7 @@ impl Shard {
     }
 
     /// The peer has settled a delivery, outside transactions.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dispose(
         &mut self,
         now: u64,

@@ -96,7 +96,9 @@ impl Shard {
             self.answer(slot, delivery, PublishOutcome::Malformed);
             return Ok(());
         };
-        self.send_to(now, slot, destination, delivery, message);
+        let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        let Some((sender, _)) = connection.sender(delivery.link) else { return Ok(()) };
+        self.send_to(now, slot, sender, destination, delivery, message);
         self.bound_unanswered(slot, delivery.link);
         Ok(())
     }
