@@ -40,16 +40,18 @@ impl<M: Message> Engine<M> {
         std::mem::replace(stored, Stored::Away(away)).here()
     }
 
-    /// The message at a place is in memory again. It is given back if it is not missed there.
+    /// The message at a place is in memory again, as large as it is now. It is given back if it is not missed there.
     pub fn bring_back(&mut self, now: u64, queue: QueueId, place: Place, message: M) -> Result<(), M> {
         let Some((index, entry)) = self.find_away(queue, place) else { return Err(message) };
         self.now = now;
         let stored = self.store.entry_mut(entry);
-        debug_assert_eq!(stored.size(), message.size() as u64, "it is the same message");
         let group = stored.group;
         if let Some(stored) = stored.stored_mut() {
             *stored = Stored::Here(message);
         }
+        // What its owner adds to it again comes after this.
+        self.lend(entry);
+        self.measure_lent();
         if self.queues[index].matching.count > 0 && self.store.is_takeable(entry) {
             let mut matched = std::mem::take(&mut self.matched);
             self.match_acquiring(entry, &mut matched);

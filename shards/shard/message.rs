@@ -292,6 +292,7 @@ impl Message {
         annotated.is_answer = self.is_answer;
         annotated.is_kept = self.is_kept;
         annotated.is_annotated = self.is_annotated;
+        annotated.was_read = self.was_read;
         annotated.may_be_known = self.may_be_known;
         annotated.position = self.position;
         std::mem::replace(self, annotated)

@@ -156,3 +156,22 @@ fn s48_one_of_three_queues_is_full() {
     }
     engine.verify();
 }
+
+#[test]
+fn a_message_that_comes_back_from_elsewhere_counts_as_large_as_it_is_then() {
+    let bytes_max = Some(30);
+    let mut bench =
+        Bench::new(QueueProperties { bytes_max, overflow: Overflow::Block, ..Default::default() });
+    let place = bench.put(note(1));
+    bench.put(note(2));
+    let heavy = |weight| Note { id: 1, weight, ..Note::default() };
+    for (weight, is_full) in [(20, true), (0, false), (5, false), (15, true)] {
+        let gone = bench.engine.send_away(bench.queue, place, |_| Some(Away([1, 2, 3])));
+        assert!(gone.is_some());
+        bench.engine.bring_back(bench.now, bench.queue, place, heavy(weight)).unwrap();
+        bench.check();
+        assert_eq!(bench.depth().bytes, 20 + weight as u64);
+        assert_eq!(bench.engine.is_full(bench.queue), is_full);
+        assert_eq!(bench.engine.poll_room().is_some(), weight == 0, "{weight}");
+    }
+}

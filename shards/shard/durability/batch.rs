@@ -360,9 +360,14 @@ impl Sources<'_> {
             return self.message_again(queue, place, batch, placing);
         };
         // Its transaction is committed, or it would be in memory.
-        let details = record.details.clone().map(|details| Details { transaction: None, ..*details });
+        let mut details = record.details.as_deref().cloned().unwrap_or_default();
+        details.transaction = None;
+        let annotations = self.annotations((queue, place), stored);
+        if !annotations.is_empty() {
+            details.annotations = annotations;
+        }
         let record = journal::Message {
-            details: details.filter(|details| *details != Details::default()).map(Box::new),
+            details: (details != Details::default()).then(|| Box::new(details)),
             expires_at: view.expires_at.unwrap_or(0),
             held_until: view.held_until.unwrap_or(0),
             delivery_count: view.delivery_count,

@@ -7,10 +7,11 @@
 //!
 //! What somebody needs is read with what is next in its queue, and so is the next piece when consumers have come to the middle of one. What
 //! was read stands in line; when it takes more than its part of the memory, what was read first leaves again, be it delivered or
-//! not. An outcome's annotations for a message that is not there are added when it has been read.
+//! not. An outcome's annotations for a message that is not there are added when it has been read; those that one had which leaves stay,
+//! as they do not stand in its record.
 //!
 //! Invariants:
-//! - what leaves memory has a record that is synced and says all of it;
+//! - what leaves memory has a record that is synced and says all of it but those annotations;
 //! - one piece is on its way at a time; who waits for something in it looks again when it has come, or failed;
 //! - a record that cannot be read costs its own message: that is taken out and told of.
 
@@ -204,9 +205,7 @@ const ANNOTATIONS_BYTES: u64 = 96;
 impl Message {
     /// Where it can be found when it is not in memory; none: it has to stay.
     fn place_on_disk(&self, overflow: &Overflow) -> Option<Away> {
-        // What outcomes have added does not stand in its record.
-        let position =
-            self.position.filter(|position| !self.is_annotated && overflow.is_synced(*position))?;
+        let position = self.position.filter(|position| overflow.is_synced(*position))?;
         Some(away_of(position, self.is_kept))
     }
 }
@@ -271,11 +270,15 @@ impl Shard {
         let mut stays = false;
         let away = |message: &Message| {
             let away = message.place_on_disk(&durability.overflow);
-            stays = away.is_none() && !message.is_annotated;
+            stays = away.is_none();
             away
         };
         if let Some(message) = self.engine.send_away(queue, place, away) {
             self.memory_used += AWAY_BYTES;
+            if message.is_annotated {
+                let map = message.annotations().into();
+                self.keep_annotations(queue, place, Annotations::Instead(map));
+            }
             self.forget(message);
         }
         !stays

@@ -409,14 +409,16 @@ impl Shard {
         let outline = Outline::of(&message);
         let memory = message.memory();
         let is_full = self.memory_used + restoring.memory() + memory > self.memory_max / OVERFLOW_SHARE;
-        let stored = if is_full && !message.is_annotated && stands_at.is_none() {
+        let mut annotations = None;
+        let stored = if is_full && stands_at.is_none() {
+            annotations = message.is_annotated.then(|| message.annotations().into());
             self.dissolve(message);
             Stored::Away(away_of(position, true))
         } else {
             restoring.early_bytes += memory;
             Stored::Here(message)
         };
-        let (expires_at, annotations) = (record.expires_at, None);
+        let expires_at = record.expires_at;
         let loaded = Loaded {
             stored,
             outline,

@@ -201,6 +201,62 @@ fn annotations_go_with_their_messages() {
     }
 }
 
+/// They leave memory as others do, come back as they were, and are that after a crash too, wherever their records lie by then.
+#[test]
+fn annotated_messages_leave_memory_and_come_back_annotated() {
+    for header in [durable(), Header::default()] {
+        // Annotations take of it, too.
+        let memory = 2 * MEMORY;
+        let mut stage = Stage::with(&Setup { memory, ..setup(Vec::new()) });
+        fill(&mut stage, "other", &header, 0..COUNT / 2);
+        let receiver = stage.receiver("other");
+        annotate_all(&mut stage, receiver, COUNT / 2);
+        assert!(stage.world.shards[0].memory_used() <= memory);
+        let (kept, taken): (Vec<_>, Vec<_>) =
+            stage.receive(receiver, COUNT as u32).into_iter().enumerate().partition(|(n, _)| n % 4 == 0);
+        let client = &mut stage.world.clients[stage.client];
+        for (received, state) in kept
+            .iter()
+            .map(|(_, it)| (it, DeliveryState::Released))
+            .chain(taken.iter().map(|(_, it)| (it, DeliveryState::Accepted)))
+        {
+            client.settle(receiver, received.delivery_id, &state);
+        }
+        client.detach(receiver);
+        stage.world.run();
+        if header.durable {
+            for _ in 0..2 {
+                // What lies beside them is gone then, and they are written again.
+                let freed = stage.world.disks[0].freed;
+                for _ in 0..4 {
+                    fill(&mut stage, "q", &durable(), 0..100);
+                    assert_eq!(stage.take_bodies("q"), all(0..100));
+                }
+                assert!(stage.world.disks[0].freed > freed + 5, "segments are cleaned");
+                stage.crash();
+            }
+        }
+        let receiver = stage.receiver("other");
+        let mut bodies = Vec::new();
+        loop {
+            let received = stage.receive(receiver, 50);
+            if received.is_empty() {
+                break;
+            }
+            for received in received {
+                let has_note = received.bytes.windows(10).any(|bytes| bytes == b"x-opt-note");
+                assert!(has_note, "{} has lost its annotation", received.body);
+                let client = &mut stage.world.clients[stage.client];
+                client.settle(receiver, received.delivery_id, &DeliveryState::Accepted);
+                bodies.push(received.body);
+            }
+        }
+        let kept: Vec<String> = (0..COUNT / 2).step_by(4).map(body).collect();
+        assert_eq!(bodies, kept);
+        assert_empty(&mut stage);
+    }
+}
+
 #[test]
 fn what_is_rejected_or_expires_goes_where_dead_letters_go() {
     for expires in [false, true] {
