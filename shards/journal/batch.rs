@@ -95,8 +95,9 @@ impl<'a> Batch<'a> {
     pub fn message(&mut self, message: &Message, payload: &[u8], copied: Option<Position>) -> Placed {
         let sequence = message.place & (u64::MAX >> LEVEL_BITS);
         self.journal.sequence_end = self.journal.sequence_end.max(sequence + 1);
-        self.copied(copied);
-        self.thing(message, payload)
+        let placed = self.thing(message, payload);
+        self.copied(copied, placed);
+        placed
     }
 
     /// Messages are gone for ever. Sorts them, so that what stands side by side takes no room.
@@ -122,16 +123,24 @@ impl<'a> Batch<'a> {
         self.journal.account.pin(returned.segment, 0, false);
     }
 
+    /// For cleaning: the same, of one that has come back before.
+    pub fn returned_again(&mut self, returned: &Returned) {
+        self.count_again(|batch| batch.returned(returned));
+    }
+
     /// A transaction is prepared; `copied` is where that lies already, if it is said again.
     pub fn prepared(&mut self, prepared: &Prepared, copied: Option<Position>) -> Placed {
-        self.copied(copied);
-        self.thing(prepared, &[])
+        let placed = self.thing(prepared, &[]);
+        self.copied(copied, placed);
+        placed
     }
 
     /// A transaction is committed; `copied` as in [`Self::prepared`]. [`Journal::forget`] ends it.
     pub fn decided(&mut self, decided: &Decided, copied: Option<Position>) -> Placed {
+        let placed = self.thing(decided, &[]);
         self.replaced(copied);
-        self.thing(decided, &[])
+        self.journal.account.again += copied.map_or(0, |_| u64::from(placed.length));
+        placed
     }
 
     /// A transaction that was prepared is done. What a commit removes and returns is said in the same batch.
@@ -151,6 +160,10 @@ impl<'a> Batch<'a> {
     /// For cleaning: says an amendment again, if what it amends is still there. Does nothing with other records, of which only the
     /// owner knows whether they still hold.
     pub fn carry(&mut self, record: &Record<'_>) {
+        self.count_again(|batch| batch.carry_if_needed(record));
+    }
+
+    fn carry_if_needed(&mut self, record: &Record<'_>) {
         match record {
             Record::Removed(removed) if self.amends(removed.segment) => self.amend(removed, removed.segment),
             Record::Returned(returned) if self.amends(returned.segment) => self.returned(returned),
@@ -221,6 +234,11 @@ impl<'a> Batch<'a> {
             journal.handle_nothing_to_write(through);
             return None;
         }
+        // What nobody would have written otherwise is written for cleaning, with its padding.
+        let (bytes, again) = (journal.buffer.len() - SEGMENT_START, journal.account.again);
+        let written = in_blocks(bytes) as u64;
+        let is_again = again == (bytes - BATCH_HEADER) as u64;
+        journal.segments.count_written(written, if is_again { written } else { again });
         let number = journal.next_batch;
         let begins = space > journal.left();
         if begins {
@@ -297,11 +315,18 @@ impl<'a> Batch<'a> {
     }
 
     /// What ends it later names the new place, so that one stays while the old one is there.
-    fn copied(&mut self, position: Option<Position>) {
+    fn copied(&mut self, position: Option<Position>, placed: Placed) {
         self.replaced(position);
         if let Some(position) = position {
             self.journal.account.pin(position.segment, 0, true);
+            self.journal.account.again += u64::from(placed.length);
         }
+    }
+
+    fn count_again(&mut self, say: impl FnOnce(&mut Self)) {
+        let before = self.bytes();
+        say(self);
+        self.journal.account.again += (self.bytes() - before) as u64;
     }
 
     fn replaced(&mut self, position: Option<Position>) {

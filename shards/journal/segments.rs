@@ -9,6 +9,10 @@
 //! Invariants: a pin points to an older segment that is there; so the oldest has none, and there is always a way on.
 //! `free ⇔ things = 0 ∧ no pins`; but what is being cleaned stays until that is done, as it is being read.
 //!
+//! Cleaning comes to an end: what it frees is twice what it writes, or so much else has to be written before the next time as it has
+//! written. So it never writes more than three times what is said, whatever it cannot know: how much of what is said about messages
+//! still holds, and what is lost to padding.
+//!
 //! A pin is a *copy* if a message of the older segment was written again here. What later removes that message names this segment
 //! only, so this one stays until the older one has gone, even if nothing else in it is needed.
 
@@ -46,12 +50,18 @@ pub(crate) struct Account {
     pub(crate) gone: Vec<(u32, u64)>,
     /// What was still needed of it has been said again.
     pub(crate) cleaned: Option<u32>,
+    /// Bytes of what is said again.
+    pub(crate) again: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     table: BTreeMap<u32, Segment>,
     cleaning: Option<u32>,
+    /// Bytes that were written for the segment that is being cleaned.
+    spent: u64,
+    /// Bytes of anything else that are to be written before another one is cleaned.
+    unpaid: u64,
     /// There may be a free one.
     may_free: bool,
     /// There may be one to clean.
@@ -95,6 +105,7 @@ impl Account {
         self.pins.clear();
         self.gone.clear();
         self.cleaned = None;
+        self.again = 0;
     }
 }
 
@@ -124,8 +135,23 @@ impl Segments {
 
     pub(crate) fn leave_uncleaned(&mut self, number: u32) {
         if self.is_cleaning(number) {
-            self.cleaning = None;
+            self.end_cleaning(0);
             self.change(number, |segment| segment.is_bad = true);
+        }
+    }
+
+    /// A batch of so many bytes is written, of which so many say something again.
+    pub(crate) fn count_written(&mut self, bytes: u64, again: u64) {
+        self.spent += again;
+        self.unpaid = self.unpaid.saturating_sub(bytes - again);
+    }
+
+    /// What was being cleaned is done with; so many bytes are free then.
+    fn end_cleaning(&mut self, freed: u32) {
+        self.cleaning = None;
+        let spent = std::mem::take(&mut self.spent);
+        if 2 * spent > u64::from(freed) {
+            self.unpaid += spent;
         }
     }
 
@@ -174,7 +200,7 @@ impl Segments {
         }
         self.may_clean = true;
         if let Some(number) = account.cleaned {
-            self.cleaning = None;
+            self.end_cleaning(self.table.get(&number).map_or(0, |segment| segment.size));
             self.may_free = true;
             if let Some(segment) = self.table.get_mut(&number) {
                 segment.shared = 0;
@@ -226,7 +252,7 @@ impl Segments {
 
     /// The segment to clean, if dead space outweighs: more than half of all, and more than `idle` bytes.
     pub(crate) fn next_to_clean(&mut self, current: u32, idle: u64) -> Option<u32> {
-        if self.cleaning.is_some() || !std::mem::take(&mut self.may_clean) {
+        if self.cleaning.is_some() || self.unpaid > 0 || !std::mem::take(&mut self.may_clean) {
             return None;
         }
         let closed = || self.table.range(..current);
@@ -239,6 +265,7 @@ impl Segments {
         let parts = |segment: &Segment| segment.live() * 1024 / u64::from(segment.size.max(1));
         let sparsest = closed().map(|(number, segment)| (*number, segment)).filter_map(first);
         self.cleaning = sparsest.min_by_key(|(_, segment)| parts(segment)).map(|(first, _)| first);
+        self.spent = 0;
         self.cleaning
     }
 

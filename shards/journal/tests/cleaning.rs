@@ -29,6 +29,24 @@ fn message(journal: &mut Journal, place: u64, length: usize, copied: Option<Posi
     position
 }
 
+/// What comes back of cleaning everything that is to be cleaned: bytes that were written for that, of messages that all hold.
+fn clean_all(journal: &mut Journal, messages: &mut [Position], length: usize) -> usize {
+    let mut bytes = 0;
+    for _ in 0..1_000 {
+        let Some(segment) = journal.next_to_clean() else { return bytes };
+        for (position, place) in messages.iter_mut().zip(1..).filter(|(at, _)| at.segment == segment) {
+            let message = Message { uid: 1, place, ..Message::default() };
+            let payload = vec![7; length];
+            let (write, placed) = say(journal, |batch| batch.message(&message, &payload, Some(*position)));
+            bytes += write.bytes().len();
+            *position = write.position(placed);
+            journal.handle_synced(write);
+        }
+        do_say(journal, |batch| batch.cleaned(segment));
+    }
+    panic!("cleaning never ends");
+}
+
 fn do_say(journal: &mut Journal, what: impl FnOnce(&mut Batch<'_>)) {
     let (write, ()) = say(journal, what);
     journal.handle_synced(write);
@@ -90,4 +108,23 @@ fn one_that_cannot_be_read_does_not_keep_others_from_being_cleaned() {
     assert_eq!(journal.next_to_clean(), Some(bad.segment));
     journal.leave_uncleaned(bad.segment);
     assert_eq!(journal.next_to_clean(), Some(other.segment));
+}
+
+/// Each message takes a block of its own when it is written again, of which it needs little: cleaning cannot gain anything.
+#[test]
+fn cleaning_ends_where_it_writes_as_much_as_it_frees() {
+    let mut journal = journal(8 * 4096);
+    let mut kept: Vec<Position> = (1..200).map(|place| message(&mut journal, place, 100, None)).collect();
+    let before = journal.disk_bytes();
+    let mut written = clean_all(&mut journal, &mut kept, 100);
+    assert!(written < 4 * 8 * 4096, "{written} bytes were written for nothing");
+    let mut said = 0;
+    for place in 1000..1500 {
+        let gone = message(&mut journal, place, 3_000, None);
+        said += 4096;
+        journal.forget(gone);
+        written += clean_all(&mut journal, &mut kept, 100);
+    }
+    assert!(written <= 3 * said && written > 0, "{written} bytes were written again for {said}");
+    assert!(journal.disk_bytes() < 3 * before, "{} bytes after {before}", journal.disk_bytes());
 }

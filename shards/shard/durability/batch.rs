@@ -205,6 +205,7 @@ impl Shard {
                 | Said::Started { .. }
                 | Said::Stopped { .. }
                 | Said::MessageAgain { .. }
+                | Said::ReturnedAgain { .. }
                 | Said::DepartureAgain { .. }
                 | Said::PreparedAgain { .. }
                 | Said::DecidedAgain { .. }
@@ -235,7 +236,10 @@ impl Sources<'_> {
             Said::AwayAgain { queue, place, ref message, ref payload } => {
                 self.away_again((queue, place), message, payload, batch, placing);
             }
-            Said::Returned { queue, place } => self.returned(queue, place, batch),
+            Said::Returned { queue, place } => self.returned(queue, place, batch, Batch::returned),
+            Said::ReturnedAgain { queue, place } => {
+                self.returned(queue, place, batch, Batch::returned_again);
+            }
             Said::Queue { queue } => {
                 let Some(node) = self.queues.get_mut(queue) else { return };
                 let Some(kept) = &mut node.kept else { return };
@@ -378,11 +382,17 @@ impl Sources<'_> {
         placing.messages.push((queue, place, batch.message(&record, payload, copied)));
     }
 
-    fn returned(&self, queue: QueueId, place: Place, batch: &mut Batch<'_>) {
+    fn returned<'b>(
+        &self,
+        queue: QueueId,
+        place: Place,
+        batch: &mut Batch<'b>,
+        say: fn(&mut Batch<'b>, &Returned),
+    ) {
         let Some((stored, view)) = self.entry(queue, place) else { return };
         // What is written in this batch is written with its counts.
         let (Some(uid), Some(position)) = (self.uid(queue), position_in(stored)) else { return };
-        batch.returned(&Returned {
+        let returned = Returned {
             uid,
             place: place.0,
             segment: position.segment,
@@ -391,7 +401,8 @@ impl Sources<'_> {
             held_until: view.held_until.unwrap_or(0),
             annotations: self.annotations((queue, place), stored),
             death: 0,
-        });
+        };
+        say(batch, &returned);
     }
 
     /// What a transaction posted here, and what it takes.

@@ -193,7 +193,7 @@ impl Durability {
                     Some((_, message)) if message.segment == position.segment => None,
                     // As it is now, and once: it may have come back again since, and what is said last holds.
                     Some((queue, _)) => {
-                        returned.insert((queue, place)).then_some(Said::Returned { queue, place })
+                        returned.insert((queue, place)).then_some(Said::ReturnedAgain { queue, place })
                     }
                     None => Some(Said::Carried(Box::new(Record::Returned(record)))),
                 }

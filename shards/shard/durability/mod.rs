@@ -177,8 +177,12 @@ enum Said {
     Stopped {
         time: u64,
     },
-    /// For cleaning: a message, a queue, a transaction again, as it is now.
+    /// For cleaning: a message, how it came back, a queue, a transaction again, as it is now.
     MessageAgain {
+        queue: QueueId,
+        place: Place,
+    },
+    ReturnedAgain {
         queue: QueueId,
         place: Place,
     },

@@ -418,12 +418,11 @@ impl Shard {
             restoring.early_bytes += memory;
             Stored::Here(message)
         };
-        let expires_at = record.expires_at;
         let loaded = Loaded {
             stored,
             outline,
             last_value,
-            expires_at,
+            expires_at: record.expires_at,
             held_until,
             misses_return,
             annotations,
