@@ -3,17 +3,19 @@
 //! It is looked up among the bindings that every shard has (`topology`), and goes the way of what is published to topics (`fan_out`).
 //! Where the keys alone decide, a producer keeps what was found, for the last few keys that it has used, until anything changes.
 //!
+//! What an exchange of the type `x-delayed-message` holds back is routed when it is published, and held in its queues until it is due.
+//!
 //! The default exchange leads to the queue that is called like the key, wherever it is.
 
 use std::sync::Arc;
 
 use corelane_engine::QueueId;
-use corelane_engine::exchanges::{HeaderReader, RoutedBy};
+use corelane_engine::exchanges::{Found, HeaderReader, RoutedBy};
 use corelane_protocol::amqp10::{Answer, LinkId};
 
 use crate::Shard;
 use crate::address::Address;
-use crate::amqp091::BySections;
+use crate::amqp091::{BySections, HeldBack, delay_of};
 use crate::attach::Refused;
 use crate::connection::{Link, Producer, QueueAt, Route};
 use crate::event::ConnectionSlot;
@@ -21,7 +23,7 @@ use crate::fan_out::{Aim, Routes, TopicRoute, Version};
 use crate::limits::EXCHANGE_ROUTES_KEPT;
 use crate::mail::PublishOutcome;
 use crate::message::Message;
-use crate::publish::Destination;
+use crate::publish::{Destination, Timing};
 
 /// Where a channel's messages go, for the keys that it has used last.
 #[derive(Debug, Default)]
@@ -71,11 +73,38 @@ impl Shard {
         headers: &impl HeaderReader,
     ) -> Option<(Arc<Routes>, RoutedBy)> {
         let mut found: Vec<QueueAt> = Vec::new();
-        let by = self.topology.route(exchange, keys, headers, |at| found.push(at));
+        let mut delaying: Vec<Box<str>> = Vec::new();
+        let by = self.topology.route(exchange, keys, headers, |way| match way {
+            Found::Queue(at) => found.push(at),
+            Found::Delayed(exchange) => delaying.push(exchange.into()),
+        });
+        let mut routes = self.routes_to(found, Aim::Exchange);
+        if let (false, Some(delay)) = (delaying.is_empty(), delay_of(headers)) {
+            routes.is_delayed = true;
+            self.add_delayed(&mut routes, &delaying, keys, headers, delay);
+        }
         let work = self.topology.take_work();
         self.turn.count_work(work);
-        let routes = self.routes_to(found, Aim::Exchange);
-        Some((routes, by?))
+        Some((Arc::new(routes), by?))
+    }
+
+    /// Adds where a message goes that these exchanges hold back. It is in its queues from now on, so it outlives what they do.
+    fn add_delayed(
+        &mut self,
+        routes: &mut Routes,
+        exchanges: &[Box<str>],
+        keys: &[&[u8]],
+        headers: &impl HeaderReader,
+        delay: u64,
+    ) {
+        let mut found: Vec<QueueAt> = Vec::new();
+        for exchange in exchanges {
+            self.topology.route(exchange, keys, &HeldBack(headers), |way| match way {
+                Found::Queue(at) if !found.contains(&at) => found.push(at),
+                Found::Queue(_) | Found::Delayed(_) => {}
+            });
+        }
+        self.add_routes(routes, found, Timing::Delayed(delay));
     }
 
     /// A producer of 1.0 on an exchange.

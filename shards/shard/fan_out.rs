@@ -10,6 +10,7 @@
 //!
 //! A producer's routes are looked up when they may have changed, not for each message.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use corelane_engine::exchanges::RoutedBy;
@@ -59,6 +60,8 @@ pub(crate) enum Aim {
 /// Where the messages for a topic go.
 #[derive(Debug)]
 pub(crate) struct Routes {
+    /// An exchange on the way holds it back for some of the queues.
+    pub(crate) is_delayed: bool,
     /// What this was looked up in.
     pub(crate) version: Version,
     /// What becomes of a message that no queue gets: it is refused if its topic is gone, and an exchange says that it leads nowhere.
@@ -73,8 +76,7 @@ pub(crate) struct Routes {
 #[derive(Debug)]
 pub struct Routed {
     queues: Vec<QueueId>,
-    /// Microseconds; the topic's, which stands above the producer's.
-    expiration_us: Option<u64>,
+    timing: Timing,
 }
 
 /// A message that is on its way to several shards.
@@ -84,31 +86,74 @@ pub(crate) struct FanOut {
     /// Parts of it that have yet to be answered, one a shard if these are not very many.
     unanswered: u32,
     outcome: PublishOutcome,
+    /// Each part is for the queue of a name: one that is not there says nothing of the others.
+    is_named: bool,
 }
 
 /// A producer's messages on their way to several shards, the earlier ones first.
 #[derive(Debug, Default)]
-pub(crate) struct FanOuts(std::collections::VecDeque<FanOut>);
+pub(crate) struct FanOuts {
+    line: VecDeque<FanOut>,
+    /// Those with names that have come back from one of them, until all are answered.
+    returned: Vec<(u32, Message)>,
+}
+
+impl FanOut {
+    fn add(&mut self, outcome: PublishOutcome) {
+        self.outcome = match (self.outcome, outcome) {
+            (PublishOutcome::NoQueue, outcome) if self.is_named => outcome,
+            (known, PublishOutcome::NoQueue) if self.is_named => known,
+            (known, outcome) => known.and(outcome),
+        };
+    }
+}
 
 impl FanOuts {
-    fn begin(&mut self, delivery_id: u32, unanswered: usize, outcome: PublishOutcome) {
-        self.0.push_back(FanOut { delivery_id, unanswered: unanswered as u32, outcome });
+    fn begin(&mut self, delivery_id: u32, unanswered: usize) {
+        let (unanswered, outcome) = (unanswered as u32, PublishOutcome::Stored);
+        self.line.push_back(FanOut { delivery_id, unanswered, outcome, is_named: false });
+    }
+
+    /// Nobody has it until one of the named queues is there.
+    fn begin_named(&mut self, delivery_id: u32, unanswered: usize) {
+        let (unanswered, outcome) = (unanswered as u32, PublishOutcome::NoQueue);
+        self.line.push_back(FanOut { delivery_id, unanswered, outcome, is_named: true });
+    }
+
+    /// Keeps a message that has come back, unless it was for one queue alone.
+    pub(crate) fn keep_returned(&mut self, delivery_id: u32, message: Message) -> Option<Message> {
+        let is_named = self.line.iter().any(|it| it.is_named && it.delivery_id == delivery_id);
+        if !is_named {
+            return Some(message);
+        }
+        self.returned.push((delivery_id, message));
+        None
+    }
+
+    /// The message that came back, perhaps from several queues, now that all are answered.
+    #[inline]
+    pub(crate) fn take_returned(&mut self, delivery_id: u32) -> Option<Message> {
+        if self.returned.is_empty() {
+            return None;
+        }
+        let returned = self.returned.extract_if(.., |(known, _)| *known == delivery_id);
+        returned.map(|(_, message)| message).last()
     }
 
     /// A shard has answered: what the producer is told, if it was the last one.
     pub(crate) fn answered(&mut self, delivery_id: u32, outcome: PublishOutcome) -> Option<PublishOutcome> {
         // AMQP 1.0 §2.8.7: delivery-ids are serial numbers; those of one link ascend.
         let before = |other: &FanOut| (other.delivery_id.wrapping_sub(delivery_id) as i32) < 0;
-        let at = self.0.partition_point(before);
-        let Some(fan_out) = self.0.get_mut(at).filter(|other| other.delivery_id == delivery_id) else {
+        let at = self.line.partition_point(before);
+        let Some(fan_out) = self.line.get_mut(at).filter(|other| other.delivery_id == delivery_id) else {
             return Some(outcome);
         };
         fan_out.unanswered -= 1;
-        fan_out.outcome = fan_out.outcome.and(outcome);
+        fan_out.add(outcome);
         if fan_out.unanswered > 0 {
             return None;
         }
-        self.0.remove(at).map(|fan_out| fan_out.outcome)
+        self.line.remove(at).map(|fan_out| fan_out.outcome)
     }
 }
 
@@ -127,7 +172,8 @@ impl Routes {
     /// Nobody has looked.
     pub(crate) fn none() -> Self {
         let otherwise = PublishOutcome::NoQueue;
-        Routes { version: (usize::MAX, 0, 0), otherwise, here: None, elsewhere: Vec::new() }
+        let version = (usize::MAX, 0, 0);
+        Routes { is_delayed: false, version, otherwise, here: None, elsewhere: Vec::new() }
     }
 
     /// They lead nowhere.
@@ -186,32 +232,39 @@ impl Shard {
         if is_gone {
             found.clear();
         }
-        self.routes_to(found, Aim::Topic { is_gone, expiration_us })
+        Arc::new(self.routes_to(found, Aim::Topic { is_gone, expiration_us }))
     }
 
     /// The routes to these queues.
-    pub(crate) fn routes_to(&self, mut found: Vec<QueueAt>, aim: Aim) -> Arc<Routes> {
-        let (otherwise, expiration_us) = match aim {
-            Aim::Topic { is_gone: true, .. } => (PublishOutcome::NoQueue, None),
-            Aim::Topic { is_gone: false, expiration_us } => (PublishOutcome::Stored, expiration_us),
-            Aim::Exchange => (PublishOutcome::NoSubscription, None),
+    pub(crate) fn routes_to(&self, found: Vec<QueueAt>, aim: Aim) -> Routes {
+        let (otherwise, timing) = match aim {
+            Aim::Topic { is_gone: true, .. } => (PublishOutcome::NoQueue, Timing::Own),
+            Aim::Topic { is_gone: false, expiration_us } => {
+                (PublishOutcome::Stored, expiration_us.map_or(Timing::Own, Timing::For))
+            }
+            Aim::Exchange => (PublishOutcome::NoSubscription, Timing::Own),
         };
-        found.sort_unstable_by_key(|at| (at.shard, at.queue));
         let version = self.routes_version();
-        let mut routes = Routes { version, otherwise, here: None, elsewhere: Vec::new() };
+        let mut routes = Routes { is_delayed: false, version, otherwise, here: None, elsewhere: Vec::new() };
+        self.add_routes(&mut routes, found, timing);
+        routes
+    }
+
+    /// Adds the ways to these queues.
+    pub(crate) fn add_routes(&self, routes: &mut Routes, mut found: Vec<QueueAt>, timing: Timing) {
+        found.sort_unstable_by_key(|at| (at.shard, at.queue));
         for of_shard in found.chunk_by(|one, other| one.shard == other.shard) {
             let (shard, is_one_step) = (of_shard[0].shard, of_shard.len() <= FAN_OUT_STEP_MAX);
             for step in of_shard.chunks(FAN_OUT_STEP_MAX) {
                 let queues = step.iter().map(|at| at.queue).collect();
-                let routed = Arc::new(Routed { queues, expiration_us });
-                if shard == self.index && is_one_step {
+                let routed = Arc::new(Routed { queues, timing });
+                if shard == self.index && is_one_step && routes.here.is_none() {
                     routes.here = Some(routed);
                 } else {
                     routes.elsewhere.push((shard, routed));
                 }
             }
         }
-        Arc::new(routes)
     }
 
     /// Sends a message to all queues that get it, and answers when all have.
@@ -256,7 +309,7 @@ impl Shard {
         if let Some(producer) = connection.producer_mut(link.link) {
             producer.unanswered += 1;
             if !is_single {
-                producer.fan_outs.begin(delivery_id, parts, PublishOutcome::Stored);
+                producer.fan_outs.begin(delivery_id, parts);
             }
         }
         self.count_message(slot, delivery.transaction);
@@ -278,6 +331,36 @@ impl Shard {
         }
     }
 
+    /// Sends a message to the queues of several names.
+    pub(crate) fn send_to_named(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+        link: LinkRef,
+        delivery: Delivery,
+        (names, is_mandatory): (&[Arc<str>], bool),
+        message: Message,
+    ) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let user = connection.user.clone();
+        let Delivery { delivery_id, settled, .. } = delivery;
+        if let Some(producer) = connection.producer_mut(link.link) {
+            producer.unanswered += 1;
+            producer.fan_outs.begin_named(delivery_id, names.len());
+        }
+        let transaction = delivery.key(link);
+        let passed = message.passed();
+        for name in names {
+            let Some(message) = passed.another() else { continue };
+            let home = self.home_of(name);
+            let target = HandoffTarget::Existing { name: name.clone(), is_mandatory };
+            let user = user.clone();
+            let handoff = HandoffMessage { link, delivery_id, settled, target, user, transaction, message };
+            self.hand_off(now, slot, home, handoff);
+        }
+        self.dissolve(passed);
+    }
+
     /// This shard's part of a message for several is stored, or refused.
     fn note_part(
         &mut self,
@@ -290,8 +373,8 @@ impl Shard {
         let kept = self.kept_since(mark).filter(|_| outcome == PublishOutcome::Stored);
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(producer) = connection.producer_mut(link.link) else { return };
-        let Some(fan_out) = producer.fan_outs.0.back_mut() else { return };
-        fan_out.outcome = fan_out.outcome.and(outcome);
+        let Some(fan_out) = producer.fan_outs.line.back_mut() else { return };
+        fan_out.add(outcome);
         if let Some(ticket) = kept {
             // It is one more that has yet to answer.
             fan_out.unanswered += 1;
@@ -343,7 +426,7 @@ impl Shard {
         arrival: Arrival,
     ) -> PublishOutcome {
         let Arrival { message, origin, user, producer, transaction, .. } = arrival;
-        let timing = routed.expiration_us.map_or(Timing::Own, Timing::For);
+        let timing = routed.timing;
         let mut wanting = std::mem::take(&mut self.wanting);
         let mut work = 0;
         let wants = |queue: &&QueueId| self.wants(**queue, publisher, &message, &mut work);
@@ -391,7 +474,7 @@ mod tests {
     fn a_producer_hears_of_a_message_when_all_shards_have_answered() {
         let mut fan_outs = FanOuts::default();
         for delivery_id in [u32::MAX, 1, 2] {
-            fan_outs.begin(delivery_id, 2, Stored);
+            fan_outs.begin(delivery_id, 2);
         }
         // One of a single shard is none of these.
         assert_eq!(fan_outs.answered(0, Full), Some(Full));
@@ -401,6 +484,6 @@ mod tests {
         assert_eq!(fan_outs.answered(u32::MAX, Stored), Some(Stored));
         assert_eq!(fan_outs.answered(2, Stored), None);
         assert_eq!(fan_outs.answered(2, Stored), Some(Stored));
-        assert!(fan_outs.0.is_empty());
+        assert!(fan_outs.line.is_empty());
     }
 }

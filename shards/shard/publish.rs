@@ -56,6 +56,8 @@ pub(crate) enum Timing {
     Own,
     /// For so many microseconds, whatever it says; 0: for ever.
     For(u64),
+    /// As it says itself, from when so many microseconds are over.
+    Delayed(u64),
     /// It comes from another queue, as it stood there.
     Standing { held_until: Option<u64>, expires_at: Option<u64> },
 }
@@ -67,6 +69,10 @@ impl Timing {
             Timing::Own => (message.schedule(now), message.expires_at(now)),
             Timing::For(0) => (message.schedule(now), None),
             Timing::For(after) => (message.schedule(now), Some(now.saturating_add(after))),
+            Timing::Delayed(delay) => {
+                let due = now.saturating_add(delay);
+                (Some(message.schedule(due).unwrap_or(due)), message.expires_at(due))
+            }
             Timing::Standing { held_until, expires_at } => (held_until, expires_at),
         }
     }
@@ -97,6 +103,11 @@ pub(crate) enum Destination {
     /// To this shard, with all that is handed off to it.
     HandedOff(usize, HandoffTarget),
     Topic(Arc<Routes>),
+    /// To those queues of these names that are there.
+    Named {
+        names: Vec<Arc<str>>,
+        is_mandatory: bool,
+    },
     Nowhere(PublishOutcome),
 }
 
@@ -161,6 +172,10 @@ impl Shard {
             }
             Destination::Topic(routes) => {
                 self.fan_out(now, slot, link_ref, delivery, &routes, message);
+                return;
+            }
+            Destination::Named { names, is_mandatory } => {
+                self.send_to_named(now, slot, link_ref, delivery, (&names, is_mandatory), message);
                 return;
             }
             Destination::Nowhere(outcome) => {
@@ -532,6 +547,9 @@ impl Shard {
             producer.unanswered -= 1;
             let transaction = transaction.map(|key| key.number);
             let delivery = Delivery { link: link.link, delivery_id, settled, transaction };
+            if let Some(returned) = producer.fan_outs.take_returned(delivery_id) {
+                self.return_named(slot, delivery, outcome, returned);
+            }
             self.answer(slot, delivery, outcome);
         }
     }

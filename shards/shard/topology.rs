@@ -244,13 +244,9 @@ impl Topology {
         exchange: &str,
         keys: &[&[u8]],
         headers: &impl HeaderReader,
-        mut found: impl FnMut(QueueAt),
+        found: impl FnMut(Found<'_, QueueAt>),
     ) -> Option<RoutedBy> {
-        self.exchanges.route(VHOST, exchange, keys, headers, |way| match way {
-            Found::Queue(at) => found(at),
-            // No exchange that delays messages can be declared.
-            Found::Delayed(_) => {}
-        })
+        self.exchanges.route(VHOST, exchange, keys, headers, found)
     }
 
     /// The exchange, if it is there.

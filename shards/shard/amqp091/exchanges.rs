@@ -23,8 +23,11 @@ use crate::limits::EXCHANGE_ARGUMENTS_BYTES_MAX;
 use crate::message::Message;
 use crate::topology::{self, NotMade, Then, VHOST};
 
-/// A type whose exchanges hold messages back.
-const DELAYED: &str = "x-delayed-message";
+/// The header that says for how long exchanges of the type `x-delayed-message` hold a message back.
+pub(super) const X_DELAY: &str = "x-delay";
+
+/// As long as RabbitMQ's plug-in can wait. What wants more is not held back, as there.
+const DELAY_MS_MAX: i128 = u32::MAX as i128;
 
 /// The arguments of an exchange or a binding, as they came.
 pub(crate) fn arguments_of(table: Table<'_>) -> Result<Arguments, DecodeError> {
@@ -111,7 +114,7 @@ impl HeaderReader for ByProperties<'_> {
     }
 
     fn is_delayed(&self) -> bool {
-        false
+        delay_of(self).is_some()
     }
 }
 
@@ -141,8 +144,37 @@ impl HeaderReader for BySections<'_> {
     }
 
     fn is_delayed(&self) -> bool {
+        delay_of(self).is_some()
+    }
+}
+
+/// A message whose delay is over.
+pub(crate) struct HeldBack<'a, H>(pub(crate) &'a H);
+
+impl<H: HeaderReader> HeaderReader for HeldBack<'_, H> {
+    fn each_header(&self, visit: impl FnMut(&str, HeaderValue<&[u8]>)) {
+        self.0.each_header(visit);
+    }
+
+    fn property(&self, property: RoutedProperty) -> Option<HeaderValue<&[u8]>> {
+        self.0.property(property)
+    }
+
+    fn is_delayed(&self) -> bool {
         false
     }
+}
+
+/// For how many microseconds a message wants to be held back, where exchanges do that: by its header `x-delay`, in milliseconds.
+pub(crate) fn delay_of(headers: &impl HeaderReader) -> Option<u64> {
+    let mut delay = None;
+    headers.each_header(|name, value| {
+        if let (X_DELAY, HeaderValue::Integer(milliseconds)) = (name, value) {
+            delay = delay.or(Some(milliseconds));
+        }
+    });
+    let milliseconds = delay.filter(|milliseconds| (1..=DELAY_MS_MAX).contains(milliseconds))?;
+    Some(milliseconds as u64 * 1000)
 }
 
 /// The channel's side.
@@ -161,9 +193,6 @@ impl Shard {
             return Ok(());
         }
         let kind = declare.kind.as_str().unwrap_or_default();
-        if kind == DELAYED {
-            return Err(ChannelFault::of_exchange(&Refusal::UnknownType(kind.into())));
-        }
         let change = Change::Declare(Declaration {
             vhost: VHOST,
             name: name.into(),

@@ -54,7 +54,7 @@ use corelane_wire::amqp091::{PropertyFields, ShortStr};
 
 pub(crate) use self::arguments::Declared;
 pub(crate) use self::channel::{ChannelFault, ChannelMail, ChannelRef, Channels};
-pub(crate) use self::exchanges::{BySections, arguments_of};
+pub(crate) use self::exchanges::{BySections, HeldBack, arguments_of, delay_of};
 pub(crate) use self::published::{Published, Refusal};
 pub(crate) use self::queues::{Purge, QueueReply};
 pub(crate) use self::reply_to::REPLY_QUEUES;

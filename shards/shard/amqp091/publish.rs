@@ -7,6 +7,8 @@
 //! A message that goes nowhere is confirmed; if it is mandatory, it is returned before. Whether a queue of another shard is there says its
 //! home, which sends such a message back. In a transaction it is returned when that commits.
 
+use std::sync::Arc;
+
 use corelane_protocol::amqp091::Payload;
 use corelane_protocol::amqp091::{self, Head, LinkId, Publication};
 use corelane_wire::amqp091::{PropertyFields, ReplyCode, ShortStr};
@@ -87,6 +89,13 @@ impl Shard {
             self.answer(slot, delivery, PublishOutcome::TransactionFull);
             return Ok(());
         }
+        if let Destination::Topic(routes) = &destination
+            && routes.is_delayed
+        {
+            let held_back = published.held_back();
+            rewritten = held_back;
+            published = Published::read(PropertyFields::new(&rewritten))?;
+        }
         if self.overshoots(slot, delivery.link) {
             self.answer(slot, delivery, PublishOutcome::Full);
             return Ok(());
@@ -117,8 +126,8 @@ impl Shard {
             return Ok((!routes.is_empty()).then_some(Destination::Topic(routes)));
         }
         if published.further_keys().next().is_some() {
-            let text = "the headers CC and BCC are not available through the default exchange";
-            return Err(ChannelFault::new(ReplyCode::NotImplemented, text));
+            let keys = std::iter::once(routing_key.as_bytes()).chain(published.further_keys());
+            return Ok(queues_named(keys, is_mandatory));
         }
         Ok(routing_key.as_str().and_then(|name| self.queue_of_key(slot, link, name, is_mandatory)))
     }
@@ -194,19 +203,42 @@ impl Shard {
         }
     }
 
+    /// All queues that a message with several names was for have answered, and it has come back from one of them.
+    pub(crate) fn return_named(
+        &mut self,
+        slot: ConnectionSlot,
+        delivery: Delivery,
+        outcome: PublishOutcome,
+        returned: Message,
+    ) {
+        if outcome == PublishOutcome::NoQueue {
+            self.give_back(slot, delivery, returned);
+        } else {
+            self.dissolve(returned);
+        }
+    }
+
     /// A mandatory message has come back from where its queue would be.
     pub(crate) fn on_returned(&mut self, returned: HandoffMessage) {
-        let HandoffMessage { link, message, transaction, .. } = returned;
+        let HandoffMessage { link, delivery_id, message, transaction, .. } = returned;
         let slot = self.slot_of(link.connection);
         let publisher = slot.and_then(|slot| self.connections.get_mut(slot)?.producer_mut(link.link));
-        let is_there = publisher.is_some_and(|it| it.attachment == link.attachment);
-        match (slot.filter(|_| is_there), transaction) {
-            (Some(slot), Some(key)) => self.keep_unrouted(slot, key.number, Some(message)),
-            (Some(slot), None) => {
-                self.return_stored(slot, link.link, &message);
+        let publisher = publisher.filter(|it| it.attachment == link.attachment);
+        let (Some(slot), Some(publisher)) = (slot, publisher) else { return self.dissolve(message) };
+        let Some(message) = publisher.fan_outs.keep_returned(delivery_id, message) else { return };
+        let transaction = transaction.map(|key| key.number);
+        let delivery = Delivery { link: link.link, delivery_id, settled: true, transaction };
+        self.give_back(slot, delivery, message);
+    }
+
+    /// Returns a message, now or when its transaction commits.
+    fn give_back(&mut self, slot: ConnectionSlot, delivery: Delivery, message: Message) {
+        match delivery.transaction {
+            Some(number) => self.keep_unrouted(slot, number, Some(message)),
+            None => {
+                self.return_stored(slot, delivery.link, &message);
                 self.dissolve(message);
             }
-            (None, _) => self.dissolve(message),
         }
     }
 
@@ -289,4 +321,15 @@ impl Shard {
         producer.overshoot = producer.overshoot.saturating_add(1);
         producer.overshoot > producer.window
     }
+}
+
+/// The queues of these names, each once; none: no key is a name.
+fn queues_named<'a>(keys: impl Iterator<Item = &'a [u8]>, is_mandatory: bool) -> Option<Destination> {
+    let mut names: Vec<Arc<str>> = Vec::new();
+    for name in keys.filter_map(|key| std::str::from_utf8(key).ok()) {
+        if names.iter().all(|known| **known != *name) {
+            names.push(name.into());
+        }
+    }
+    (!names.is_empty()).then_some(Destination::Named { names, is_mandatory })
 }

@@ -9,10 +9,11 @@ use corelane_wire::amqp10::{
     self, BodyKind, Encode, Header, MapSection, MapWriter, MessageId, Sections, write_data_head,
 };
 use corelane_wire::amqp091::{
-    Array, DecodeError, FieldValue, Properties, PropertyFields, ReplyCode, ShortStr, Table,
+    Array, DecodeError, FieldValue, Properties, PropertyFields, ReplyCode, ShortStr, Table, TableWriter,
 };
 use uuid::Uuid;
 
+use super::exchanges::X_DELAY;
 use super::headers::annotation_of;
 use super::stored::{Original, split_blind};
 use super::values::{Translated, milliseconds, text, type_name};
@@ -149,6 +150,21 @@ impl<'a> Published<'a> {
             self.has_application_properties |= application_property(name, &value).is_some();
         }
         Ok(())
+    }
+
+    /// The properties of the message, encoded, when its delay is taken for granted: it is not held back again wherever it goes from there.
+    pub(crate) fn held_back(&self) -> Vec<u8> {
+        let mut table = Vec::new();
+        let mut writer = TableWriter::new(&mut table);
+        for (name, value) in self.properties.headers.unwrap_or_default().iter().flatten() {
+            match value.as_integer().filter(|_| name == X_DELAY) {
+                Some(delay) => writer.pair(name, FieldValue::Int64(delay.saturating_neg())),
+                None => writer.pair(name, value),
+            }
+        }
+        let mut bytes = Vec::new();
+        Properties { headers: Some(Table::new(&table)), ..self.properties }.encode(&mut bytes);
+        bytes
     }
 
     /// As they are encoded.
