@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 
-use crate::client::Client;
+use crate::client::{Client, Protocol};
 use crate::clock::{Clock, Timing};
 use crate::error::BenchError;
 use crate::journal::{JournalUse, Journals};
@@ -225,10 +225,10 @@ pub fn drain(
 }
 
 /// Waits until a broker that was started lets clients in.
-pub fn await_open(url: &Url, running: &mut Running) -> Result<(), BenchError> {
+pub fn await_open(url: &Url, protocol: Protocol, running: &mut Running) -> Result<(), BenchError> {
     let deadline = Instant::now() + RESTART_TIME_MAX;
     loop {
-        match Client::connect(url, Clock::start()) {
+        match Client::connect(url, protocol, Clock::start()) {
             Ok(client) => {
                 client.close();
                 return Ok(());

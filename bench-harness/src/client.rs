@@ -1,259 +1,224 @@
-//! How does the generator speak AMQP 1.0? The protocol's client role over a socket that never blocks.
+//! How does the generator speak to a broker, whichever protocol? Over a socket that never blocks.
 //!
-//! Setting up may wait and allocate; [`Client::receive`] and [`Client::flush`] do neither.
+//! A link is what sends to one place or receives from one: a link of AMQP 1.0, a channel of 0-9-1. Setting up may wait and allocate;
+//! [`Client::receive`], [`Client::write`] and [`Client::flush`] do neither. Messages that are received unsettled are accepted.
 //! Left out: reconnecting, TLS, SCRAM.
 
+pub mod amqp091;
+pub mod amqp10;
+mod confirms;
+
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_protocol::amqp10::{AttachRequest, Config, Connection, Event, LinkId, Sasl, SessionId};
-use corelane_wire::amqp10::{
-    Attach, Error, ReceiverSettleMode, SaslCode, SenderSettleMode, Source, Symbols, Target, TargetArchetype,
-};
+use corelane_protocol::{LinkId, Progress, Token};
 
 use crate::clock::Clock;
 use crate::error::BenchError;
+use crate::message::Template;
 use crate::socket::Socket;
 use crate::url::Url;
 
 /// How long the broker may take for an answer that needs nothing but itself.
-const ANSWER_US_MAX: u64 = 10_000_000;
+pub const ANSWER_US_MAX: u64 = 10_000_000;
 /// How often it is looked for meanwhile.
 const ANSWER_POLL: Duration = Duration::from_micros(50);
 /// Largest frame that we take.
 const FRAME_BYTES_MAX: u32 = 64 << 10;
 /// Room for what is written between two sends.
 const OUTPUT_BYTES: usize = 256 << 10;
-/// Frames that the broker may send before we renew its window: never what limits a measurement.
-const INCOMING_WINDOW: u32 = 1 << 16;
 
-/// A connection to the broker with one session.
-pub struct Client {
-    pub connection: Connection,
-    socket: Socket,
-    clock: Clock,
-    session: SessionId,
-    peer: String,
+/// What is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Protocol {
+    /// AMQP 1.0
+    #[default]
+    Amqp10,
+    /// AMQP 0-9-1, over channels; queues that are not there are declared, as durable ones
+    #[value(name = "0-9-1", alias = "amqp091")]
+    Amqp091,
 }
 
-/// Which end of a link we are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    Sender,
-    Receiver,
+impl Protocol {
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Amqp10 => "amqp10",
+            Protocol::Amqp091 => "0-9-1",
+        }
+    }
+}
+
+/// A connection to the broker.
+pub enum Client {
+    Amqp10(amqp10::Client10),
+    Amqp091(amqp091::Client091),
+}
+
+/// What was received.
+#[derive(Debug)]
+pub enum Heard<'a> {
+    /// `settled`: it needs no settlement; else it is settled for us.
+    Message { link: LinkId, bytes: &'a [u8], settled: bool },
+    /// Of a message that we have sent.
+    Outcome { link: LinkId, token: Token, accepted: bool },
+}
+
+/// What a link that receives is to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Receiver<'a> {
+    /// The broker sends settled, and hears nothing of what became of messages.
+    pub settled: bool,
+    /// Credit, or prefetch; 0: no message comes before [`Client::renew`].
+    pub window: u32,
+    /// Messages stay in the queue.
+    pub browses: bool,
+    /// Only messages that it is true of.
+    pub selector: Option<&'a str>,
 }
 
 impl Client {
-    /// Connects, logs in, opens the connection and begins a session.
-    pub fn connect(url: &Url, clock: Clock) -> Result<Client, BenchError> {
-        let unreachable = |error| BenchError::Unreachable { url: url.to_string(), error };
-        let socket =
-            url.addresses().and_then(|addresses| Socket::connect(&addresses)).map_err(unreachable)?;
-        let mut connection = Connection::client(Arc::new(config(url)), clock.now_us());
-        connection.output().reserve(OUTPUT_BYTES);
-        let mut client = Client { connection, socket, clock, session: SessionId(0), peer: url.to_string() };
-        let with_password = url.credentials.is_some();
-        client.wait_for("its open", |peer, event| match event {
-            Event::Opened(_) => Ok(true),
-            Event::SaslOutcome { code, .. } if code != SaslCode::Ok => {
-                Err(BenchError::LoginRefused { peer: peer.to_owned(), with_password })
-            }
-            event => pass(peer, &event).map(|()| false),
-        })?;
-        let no_session = BenchError::NoAnswer { peer: client.peer.clone(), awaited: "a session" };
-        client.session = client.connection.begin().ok_or(no_session)?;
-        client.wait_for("its begin", |peer, event| match event {
-            Event::SessionBegun { .. } => Ok(true),
-            event => pass(peer, &event).map(|()| false),
-        })?;
-        Ok(client)
+    /// Connects, logs in and opens the connection.
+    pub fn connect(url: &Url, protocol: Protocol, clock: Clock) -> Result<Client, BenchError> {
+        Ok(match protocol {
+            Protocol::Amqp10 => Client::Amqp10(amqp10::Client10::connect(url, clock)?),
+            Protocol::Amqp091 => Client::Amqp091(amqp091::Client091::connect(url, clock)?),
+        })
     }
 
-    /// What a link to a queue is called.
-    pub fn name_of(queue: &str, end: End) -> String {
-        let kind = if end == End::Sender { "sender" } else { "receiver" };
-        format!("bench-{kind}-{queue}")
+    /// A link that sends to a queue, or to where `queue` is an address of. `settled`: without outcomes.
+    pub fn open_sender(&mut self, queue: &str, settled: bool) -> Result<LinkId, BenchError> {
+        match self {
+            Client::Amqp10(client) => client.attach(queue, amqp10::End::Sender, settled),
+            Client::Amqp091(client) => client.open_sender(queue, settled),
+        }
     }
 
-    /// Attaches a link to a queue and waits for the answer.
-    pub fn attach(&mut self, queue: &str, end: End, settled: bool) -> Result<LinkId, BenchError> {
-        let no_link = BenchError::NoAnswer { peer: self.peer.clone(), awaited: "a free link" };
-        let own = Some(queue).filter(|_| end == End::Receiver);
-        let far = Some(queue).filter(|_| end == End::Sender);
-        let request = AttachRequest {
-            name: &Client::name_of(queue, end),
-            source: Some(Source { address: own, ..Source::default() }),
-            target: Some(TargetArchetype::Target(Target { address: far, ..Target::default() })),
-            sender_settle_mode: if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled },
-            receiver_settle_mode: ReceiverSettleMode::First,
-            max_message_size: None,
-            desired_capabilities: Symbols::default(),
-            properties: None,
-        };
-        let link = match end {
-            End::Sender => self.connection.attach_sender(self.session, &request),
-            End::Receiver => self.connection.attach_receiver(self.session, &request),
-        };
-        let link = link.ok_or(no_link)?;
-        self.wait_for("its attach", |peer, event| match event {
-            // AMQP 1.0 §2.6.3: an attach without a terminus is a refusal, and a detach with the reason follows.
-            Event::AttachConfirmed { attach, .. } => Ok(!is_refusal(&attach, end)),
-            Event::Detached { error, .. } => {
-                let reason = error.map_or("no reason was given".to_owned(), show);
-                Err(BenchError::QueueRefused { queue: queue.to_owned(), reason })
-            }
-            event => pass(peer, &event).map(|()| false),
-        })?;
-        Ok(link)
+    /// A link that receives from a queue.
+    pub fn open_receiver(&mut self, queue: &str, receiver: &Receiver<'_>) -> Result<LinkId, BenchError> {
+        match self {
+            Client::Amqp10(client) => client.open_receiver(queue, receiver),
+            Client::Amqp091(client) => client.open_receiver(queue, receiver),
+        }
     }
 
-    /// Reads once and gives each event to `handle`. How many bytes came.
+    /// The largest message that a link takes, if the broker says so.
+    pub fn message_size_max(&self, link: LinkId) -> Option<u64> {
+        match self {
+            Client::Amqp10(client) => client.connection.message_size_max(link),
+            Client::Amqp091(_) => None,
+        }
+    }
+
+    /// Whether a message can be written on a link now.
+    #[inline]
+    pub fn can_send(&self, link: LinkId) -> bool {
+        match self {
+            Client::Amqp10(client) => client.can_send(link),
+            Client::Amqp091(client) => client.can_send(link),
+        }
+    }
+
+    /// Writes a message, or the part of it that goes now. `token` comes back with its outcome.
+    #[inline]
+    pub fn write(&mut self, link: LinkId, template: &Template, settled: bool, token: Token) -> Progress {
+        match self {
+            Client::Amqp10(client) => client.write(link, template, settled, token),
+            Client::Amqp091(client) => client.write(link, template, token),
+        }
+    }
+
+    /// Writes more of it: what is behind its first `written` bytes.
+    #[inline]
+    pub fn write_more(&mut self, link: LinkId, template: &Template, written: usize) -> Progress {
+        match self {
+            Client::Amqp10(client) => client.connection.send_more(link, &template.bytes()[written..]),
+            Client::Amqp091(_) => Progress::Complete { delivery_id: 0, settled: false },
+        }
+    }
+
+    /// Reads once and gives each message and outcome to `handle`. How many bytes came.
     #[inline]
     pub fn receive(
         &mut self,
-        mut handle: impl FnMut(&mut Connection, Event<'_>) -> Result<(), BenchError>,
+        handle: impl FnMut(Heard<'_>) -> Result<(), BenchError>,
     ) -> Result<usize, BenchError> {
-        let count = self.socket.fill().map_err(|error| broken(&self.peer, error))?;
-        if count > 0 {
-            let now = self.clock.now_us();
-            let mut input = self.socket.unread();
-            let size = input.len();
-            while let Some(event) = self.connection.receive(now, &mut input) {
-                handle(&mut self.connection, event)?;
-            }
-            let left = input.len();
-            self.socket.consume(size - left);
+        match self {
+            Client::Amqp10(client) => client.hear(handle),
+            Client::Amqp091(client) => client.hear(handle),
         }
-        Ok(count)
     }
 
-    /// Writes what the protocol gathered, and sends what the socket takes. Whether that is all.
+    /// Lets a link that receives have `window` messages again, if half of them are used up. Whether that was so.
+    #[inline]
+    pub fn renew(&mut self, link: LinkId, window: u32) -> bool {
+        match self {
+            Client::Amqp10(client) => client.renew(link, window),
+            Client::Amqp091(client) => client.renew(link, window),
+        }
+    }
+
+    /// Writes what the protocol gathered, settlements too, and sends what the socket takes. Whether that is all.
     #[inline]
     pub fn flush(&mut self) -> Result<bool, BenchError> {
-        self.connection.finish_turn(self.clock.now_us());
-        self.send()
+        match self {
+            Client::Amqp10(client) => client.flush(),
+            Client::Amqp091(client) => client.flush(),
+        }
     }
 
-    /// Sends what is written, dispositions that gather aside. Whether that is all.
+    /// Sends what is written, settlements that gather aside. Whether that is all.
     #[inline]
     pub fn send(&mut self) -> Result<bool, BenchError> {
-        let sent = self.socket.flush().map_err(|error| broken(&self.peer, error))?;
-        if !sent || self.connection.output().is_empty() {
-            return Ok(sent);
+        match self {
+            Client::Amqp10(client) => client.send(),
+            Client::Amqp091(client) => client.send(),
         }
-        std::mem::swap(self.socket.outbox(), self.connection.output());
-        self.socket.flush().map_err(|error| broken(&self.peer, error))
     }
 
     /// Nothing waits for the socket.
     #[inline]
     pub fn is_flushed(&self) -> bool {
-        self.socket.is_flushed()
-    }
-
-    /// How the peer is called in messages.
-    pub fn peer(&self) -> &str {
-        &self.peer
-    }
-
-    /// Says goodbye and waits for the answers, but not for long: nothing here depends on it. The session ends first, so that the broker
-    /// has taken all that was settled in it: what it takes for unsettled it would give to the next one.
-    pub fn close(mut self) {
-        let deadline = self.clock.now_us() + ANSWER_US_MAX / 10;
-        if self.flush().is_err() {
-            return;
-        }
-        self.connection.end(self.session, None);
-        if self.goes_on_until(deadline, |event| matches!(event, Event::Ended { .. } | Event::Closed { .. })) {
-            self.connection.close(None);
-            self.goes_on_until(deadline, |event| matches!(event, Event::Closed { .. }));
+        match self {
+            Client::Amqp10(client) => client.is_flushed(),
+            Client::Amqp091(client) => client.is_flushed(),
         }
     }
 
-    /// Waits for an event, whatever comes before it. False: it did not come.
-    fn goes_on_until(&mut self, deadline_us: u64, mut is_it: impl FnMut(&Event<'_>) -> bool) -> bool {
-        let mut found = false;
-        while self.clock.now_us() < deadline_us {
-            let received = self.receive(|_, event| {
-                found |= is_it(&event);
-                Ok(())
-            });
-            if found || received.is_err() || self.send().is_err() {
-                return found;
-            }
-            std::thread::sleep(ANSWER_POLL);
+    /// Bytes that are written and not given to the socket.
+    #[inline]
+    pub fn backlog(&mut self) -> usize {
+        match self {
+            Client::Amqp10(client) => client.connection.output().len(),
+            Client::Amqp091(client) => client.connection.output().len(),
         }
-        false
     }
 
-    fn wait_for(
-        &mut self,
-        awaited: &'static str,
-        mut is_it: impl FnMut(&str, Event<'_>) -> Result<bool, BenchError>,
-    ) -> Result<(), BenchError> {
-        let deadline = self.clock.now_us() + ANSWER_US_MAX;
-        let peer = self.peer.clone();
-        let mut found = false;
-        loop {
-            let received = self.flush().and_then(|_| {
-                self.receive(|_, event| {
-                    found |= is_it(&peer, event)?;
-                    Ok(())
-                })
-            });
-            match received {
-                Err(BenchError::Broken { error, .. }) if is_hang_up(&error) => {
-                    return Err(BenchError::Closed { peer, reason: None });
-                }
-                received => drop(received?),
-            }
-            if found {
-                return Ok(());
-            }
-            if self.clock.now_us() >= deadline {
-                return Err(BenchError::NoAnswer { peer, awaited });
-            }
-            std::thread::sleep(ANSWER_POLL);
+    /// Ends a link and waits until the broker has heard it.
+    pub fn close_link(&mut self, link: LinkId) -> Result<(), BenchError> {
+        match self {
+            Client::Amqp10(client) => client.detach(link),
+            Client::Amqp091(client) => client.close_channel(link),
+        }
+    }
+
+    /// Says goodbye and waits for the answers, but not for long: nothing here depends on it.
+    pub fn close(self) {
+        match self {
+            Client::Amqp10(client) => client.close(),
+            Client::Amqp091(client) => client.close(),
         }
     }
 }
 
-/// Lets events go by that say nothing about a measurement; an end of something is an error.
+/// Sends what is in `output`, behind what the socket did not take before. Whether that is all.
 #[inline]
-pub fn pass(peer: &str, event: &Event<'_>) -> Result<(), BenchError> {
-    match event {
-        Event::Detached { error, .. } | Event::Ended { error, .. } | Event::Closed { error } => {
-            Err(BenchError::Closed { peer: peer.to_owned(), reason: error.map(show) })
-        }
-        Event::SaslInit { .. }
-        | Event::SaslResponse(_)
-        | Event::SaslMechanisms(_)
-        | Event::SaslChallenge(_)
-        | Event::SaslOutcome { .. }
-        | Event::Opened(_)
-        | Event::SessionBegun { .. }
-        | Event::Attached { .. }
-        | Event::AttachConfirmed { .. }
-        | Event::LinkFlow { .. }
-        | Event::SessionFlow { .. }
-        | Event::Message(_)
-        | Event::Disposition { .. } => Ok(()),
+fn send(socket: &mut Socket, output: &mut Vec<u8>) -> io::Result<bool> {
+    let sent = socket.flush()?;
+    if !sent || output.is_empty() {
+        return Ok(sent);
     }
-}
-
-fn is_refusal(attach: &Attach<'_>, end: End) -> bool {
-    match end {
-        End::Sender => attach.target.is_none(),
-        End::Receiver => attach.source.is_none(),
-    }
-}
-
-fn show(error: Error<'_>) -> String {
-    match error.description {
-        Some(description) if !description.is_empty() => format!("{description} ({})", error.condition),
-        Some(_) | None => error.condition.to_owned(),
-    }
+    std::mem::swap(socket.outbox(), output);
+    socket.flush()
 }
 
 /// The peer does not want us.
@@ -264,24 +229,4 @@ fn is_hang_up(error: &io::Error) -> bool {
 
 fn broken(peer: &str, error: io::Error) -> BenchError {
     BenchError::Broken { peer: peer.to_owned(), error }
-}
-
-fn config(url: &Url) -> Config {
-    let sasl = match &url.credentials {
-        Some((user, password)) => {
-            Sasl::Plain { user: user.as_str().into(), password: password.as_str().into() }
-        }
-        None => Sasl::Anonymous { trace: "".into() },
-    };
-    Config {
-        container_id: format!("corelane-bench-{}", std::process::id()).into(),
-        hostname: Some(url.host.as_str().into()),
-        max_frame_size: FRAME_BYTES_MAX,
-        idle_timeout_us: None,
-        incoming_window: INCOMING_WINDOW,
-        max_message_size: 0,
-        burst_size_max: FRAME_BYTES_MAX as usize,
-        sasl,
-        ..Config::default()
-    }
 }

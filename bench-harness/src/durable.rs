@@ -5,12 +5,9 @@
 
 use std::collections::HashSet;
 
-use corelane_protocol::amqp10::{
-    Connection, Event, LinkId, Outgoing, Payload, Progress, SendReadiness, Token,
-};
-use corelane_wire::amqp10::DeliveryState;
+use corelane_protocol::{LinkId, Progress, Token};
 
-use crate::client::{Client, End, pass};
+use crate::client::{Client, Heard, Receiver};
 use crate::clock::{Clock, Phase, Stopwatch, Timing};
 use crate::error::BenchError;
 use crate::journal::{JournalUse, Journals};
@@ -78,13 +75,13 @@ pub fn run(
 
 impl Load {
     fn attach(url: &Url, flow: &Flow, count: usize, clock: Clock) -> Result<Load, BenchError> {
-        let mut client = Client::connect(url, clock)?;
+        let mut client = Client::connect(url, flow.protocol, clock)?;
         let mut queues = Vec::with_capacity(count);
         for index in 0..count {
             let name = if count == 1 { flow.queue.clone() } else { format!("{}-{index}", flow.queue) };
-            let link = client.attach(&name, End::Sender, false)?;
+            let link = client.open_sender(&name, false)?;
             let template = Template::durable(flow.size, flow.run, index as u8);
-            if let Some(size_max) = client.connection.message_size_max(link)
+            if let Some(size_max) = client.message_size_max(link)
                 && template.bytes().len() as u64 > size_max
             {
                 return Err(BenchError::MessageTooLarge { size: flow.size, size_max: Some(size_max) });
@@ -150,13 +147,13 @@ impl Load {
     fn produce(&mut self) -> Result<(), BenchError> {
         let mut idle = 0;
         while self.client.is_flushed()
-            && self.client.connection.output().len() < WRITE_BYTES
+            && self.client.backlog() < WRITE_BYTES
             && self.sent - self.confirmed - self.refused < self.depth
             && idle < self.queues.len()
         {
             let (index, now) = (self.next, self.clock.now_ns());
             self.next = if index + 1 == self.queues.len() { 0 } else { index + 1 };
-            if self.queues[index].send(&mut self.client.connection, now)? {
+            if self.queues[index].send(&mut self.client, now)? {
                 self.sent += 1;
                 idle = 0;
             } else {
@@ -170,22 +167,14 @@ impl Load {
     #[inline]
     fn receive(&mut self) -> Result<(), BenchError> {
         let Load { client, clock, confirmed, refused, sample, measuring, .. } = self;
-        client.receive(|connection, event| match event {
-            Event::Disposition { state, .. } => {
-                let accepted = matches!(state, Some(DeliveryState::Accepted));
-                let now = clock.now_ns();
-                while let Some(disposed) = connection.poll_outcome() {
-                    if !disposed.settled {
-                        connection.settle_sent(disposed.link, disposed.delivery_id, None);
-                    }
-                    if accepted && *measuring {
-                        sample.latencies.record(now.saturating_sub(disposed.token.0));
-                    }
-                    *(if accepted { &mut *confirmed } else { &mut *refused }) += 1;
+        client.receive(|heard| {
+            if let Heard::Outcome { token, accepted, .. } = heard {
+                if accepted && *measuring {
+                    sample.latencies.record(clock.now_ns().saturating_sub(token.0));
                 }
-                Ok(())
+                *(if accepted { &mut *confirmed } else { &mut *refused }) += 1;
             }
-            event => pass("the broker", &event),
+            Ok(())
         })?;
         Ok(())
     }
@@ -194,26 +183,27 @@ impl Load {
 impl Queue {
     /// Writes a message as a whole. False: it cannot be sent now.
     #[inline]
-    fn send(&mut self, connection: &mut Connection, now_ns: u64) -> Result<bool, BenchError> {
-        if connection.can_send(self.link) != SendReadiness::Ready {
+    fn send(&mut self, client: &mut Client, now_ns: u64) -> Result<bool, BenchError> {
+        if !client.can_send(self.link) {
             return Ok(false);
         }
         self.template.stamp(self.sent, now_ns);
-        let (token, rest) = (Token(now_ns, 0), self.template.bytes());
-        let outgoing = Outgoing { token, settled: false, message_format: 0, head: &[], rest };
-        let mut progress = connection.send(self.link, &outgoing);
+        let mut progress = client.write(self.link, &self.template, false, Token(now_ns, 0));
         let mut written = 0;
         // The window of a session holds more than one message.
         while let Progress::Partial { written: more, .. } = progress {
             written += more;
-            progress = connection.send_more(self.link, &rest[written..]);
+            progress = client.write_more(self.link, &self.template, written);
         }
         match progress {
             Progress::Complete { .. } => {
                 self.sent += 1;
                 Ok(true)
             }
-            Progress::TooLarge => Err(BenchError::MessageTooLarge { size: rest.len(), size_max: None }),
+            Progress::TooLarge => {
+                let size = self.template.body().len();
+                Err(BenchError::MessageTooLarge { size, size_max: None })
+            }
             Progress::NotReady(_) | Progress::Partial { .. } => Ok(false),
         }
     }
@@ -227,40 +217,34 @@ fn receive_all(
     clock: Clock,
     timing: &Timing,
 ) -> Result<Receipts, BenchError> {
-    let mut client = Client::connect(url, clock)?;
+    let mut client = Client::connect(url, flow.protocol, clock)?;
     let mut receipts = Receipts::new(flow, queues.len());
     let mut begun = HashSet::new();
     let mut links = Vec::with_capacity(queues.len());
+    // Without credit before all are there: who waits for an answer passes over messages.
     for queue in queues {
-        links.push(client.attach(&queue.name, End::Receiver, false)?);
+        links.push(client.open_receiver(&queue.name, &Receiver::default())?);
     }
-    // Not before: who waits for an attach passes over messages.
-    links.into_iter().for_each(|link| client.connection.grant_credit(link, CREDIT, false));
     let sent: u64 = queues.iter().map(|queue| queue.sent).sum();
     let mut patience = Patience::new(timing, clock.now_ns());
     while receipts.delivered < sent && !patience.is_over(clock.now_ns(), receipts.delivered) {
-        client.receive(|connection, event| match event {
-            Event::Message(message) => {
-                let foreign = receipts.foreign();
-                if receipts.note(message.payload.bytes()).is_some() {
-                    begun.insert(message.link);
-                } else if !begun.contains(&message.link) {
-                    // Left by an earlier round: a broker may lose what was settled as its session ended.
-                    receipts.forget_foreign_since(foreign);
-                }
-                connection.settle(message.link, message.delivery_id, &DeliveryState::Accepted);
-                if connection.credit(message.link) <= CREDIT / 2 {
-                    connection.grant_credit(message.link, CREDIT, false);
-                }
-                if let Payload::Assembled(buffer) = message.payload {
-                    connection.recycle(buffer);
-                }
-                Ok(())
-            }
-            event => pass("the broker", &event),
-        })?;
+        for link in &links {
+            client.renew(*link, CREDIT);
+        }
         client.flush()?;
+        client.receive(|heard| {
+            let Heard::Message { link, bytes, .. } = heard else { return Ok(()) };
+            let foreign = receipts.foreign();
+            if receipts.note(bytes).is_some() {
+                begun.insert(link);
+            } else if !begun.contains(&link) {
+                // Left by an earlier round: a broker may lose what was settled as its session ended.
+                receipts.forget_foreign_since(foreign);
+            }
+            Ok(())
+        })?;
     }
+    client.flush()?;
     client.close();
     Ok(receipts)
 }

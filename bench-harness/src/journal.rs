@@ -7,15 +7,14 @@ use corelane_wire::amqp10::{
     DeliveryState, Encode, MapWriter, Properties, Sections, Value, write_application_properties,
 };
 
-use crate::client::{Client, End, pass};
+use crate::client::ANSWER_US_MAX;
+use crate::client::amqp10::{Client10, End, pass};
 use crate::clock::Clock;
 use crate::error::BenchError;
 use crate::url::Url;
 
 /// The broker's node for questions.
 const ADDRESS: &str = "$management";
-/// How long an answer may take.
-const ANSWER_US_MAX: u64 = 10_000_000;
 
 /// What was written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,30 +60,43 @@ impl JournalUse {
 
 /// A connection for questions.
 pub struct Journals {
-    asked: Option<(Client, LinkId)>,
+    asked: Option<Asked>,
     clock: Clock,
+}
+
+struct Asked {
+    client: Client10,
+    requests: LinkId,
+    /// What the link is called that answers come by.
+    answers: String,
 }
 
 impl Journals {
     pub fn connect(url: &Url, clock: Clock) -> Result<Journals, BenchError> {
-        let mut client = Client::connect(url, clock)?;
-        let links = client.attach(ADDRESS, End::Receiver, false).and_then(|answers| {
-            client.connection.grant_credit(answers, 10, false);
-            client.attach(ADDRESS, End::Sender, false)
+        let connected = Client10::connect(url, clock).and_then(|mut client| {
+            let link = client.attach(ADDRESS, End::Receiver, false)?;
+            let answers = client.last_name();
+            client.connection.grant_credit(link, 10, false);
+            let requests = client.attach(ADDRESS, End::Sender, false)?;
+            Ok(Asked { client, requests, answers })
         });
-        match links {
-            Ok(requests) => Ok(Journals { asked: Some((client, requests)), clock }),
-            Err(BenchError::QueueRefused { .. } | BenchError::Closed { .. }) => {
-                Ok(Journals { asked: None, clock })
-            }
+        match connected {
+            Ok(asked) => Ok(Journals { asked: Some(asked), clock }),
+            // It has no such node, or does not speak 1.0.
+            Err(
+                BenchError::QueueRefused { .. }
+                | BenchError::Closed { .. }
+                | BenchError::Broken { .. }
+                | BenchError::LoginRefused { .. },
+            ) => Ok(Journals { asked: None, clock }),
             Err(error) => Err(error),
         }
     }
 
     /// What the first shard has written so far. `None`: it is not known.
     pub fn read(&mut self) -> Result<Option<Written>, BenchError> {
-        let Some((client, requests)) = &mut self.asked else { return Ok(None) };
-        let request = request(&Client::name_of(ADDRESS, End::Receiver));
+        let Some(Asked { client, requests, answers }) = &mut self.asked else { return Ok(None) };
+        let request = request(answers);
         let (mut is_sent, mut answer) = (false, None);
         let deadline = self.clock.now_us() + ANSWER_US_MAX;
         while answer.is_none() {
@@ -118,8 +130,8 @@ impl Journals {
     }
 
     pub fn close(self) {
-        if let Some((client, _)) = self.asked {
-            client.close();
+        if let Some(asked) = self.asked {
+            asked.client.close();
         }
     }
 }

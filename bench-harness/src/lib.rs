@@ -1,7 +1,7 @@
 //! How fast is a broker, told so that it can be believed?
 //!
 //! A generator on one core, the broker on another, and beside the broker two yardsticks that show what the same machine does
-//! without one. Workloads drive the broker through the protocol's client role; every message is counted, and a wrong count
+//! without one. Workloads drive the broker through the client role of either protocol; every message is counted, and a wrong count
 //! voids the figures.
 //!
 //! Invariants:
@@ -9,7 +9,7 @@
 //! - the generator neither allocates nor waits while it measures;
 //! - the broker is seen from outside only: over TCP, and as a process.
 //!
-//! Left out: open-loop schedules, charts, AMQP 0-9-1.
+//! Left out: open-loop schedules, charts.
 
 pub mod backlog;
 pub mod client;

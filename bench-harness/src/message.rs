@@ -4,6 +4,7 @@
 //! consumer knows its own messages from those of others, counts what came twice or never, and sees a body that changed.
 
 use corelane_wire::amqp10::{Encode, Header, write_data_head};
+use corelane_wire::amqp091;
 
 /// The smallest body: both words.
 pub const BODY_BYTES_MIN: usize = 16;
@@ -27,10 +28,16 @@ pub struct Stamp {
     pub sent_ns: u64,
 }
 
+/// RabbitMQ's `delivery_mode` of a message that is to be kept.
+const PERSISTENT: u8 = 2;
+
 /// A whole message, stamped anew for each sending.
 pub struct Template {
+    /// As 1.0 encodes it; its end is the body.
     bytes: Vec<u8>,
     body: usize,
+    /// As 0-9-1 encodes what stands before the body.
+    properties: Vec<u8>,
     run: u16,
     producer: u8,
 }
@@ -38,22 +45,31 @@ pub struct Template {
 impl Template {
     /// A message with one data section of `size` bytes, at least [`BODY_BYTES_MIN`].
     pub fn new(size: usize, run: u16, producer: u8) -> Template {
-        Template::behind(Vec::with_capacity(size + 8), size, run, producer)
+        Template::behind(Vec::with_capacity(size + 8), amqp091::Properties::default(), size, run, producer)
     }
 
     /// The same, of a message that is to be kept.
     pub fn durable(size: usize, run: u16, producer: u8) -> Template {
         let mut bytes = Vec::with_capacity(size + 32);
         Header { durable: true, ..Header::default() }.encode(&mut bytes);
-        Template::behind(bytes, size, run, producer)
+        let properties = amqp091::Properties { delivery_mode: Some(PERSISTENT), ..Default::default() };
+        Template::behind(bytes, properties, size, run, producer)
     }
 
-    fn behind(mut bytes: Vec<u8>, size: usize, run: u16, producer: u8) -> Template {
+    fn behind(
+        mut bytes: Vec<u8>,
+        properties: amqp091::Properties<'_>,
+        size: usize,
+        run: u16,
+        producer: u8,
+    ) -> Template {
         assert!(size >= BODY_BYTES_MIN, "the stamp needs its room");
         write_data_head(&mut bytes, size);
         let body = bytes.len();
         bytes.extend((0..size).map(pattern));
-        Template { bytes, body, run, producer }
+        let mut encoded = Vec::new();
+        properties.encode(&mut encoded);
+        Template { bytes, body, properties: encoded, run, producer }
     }
 
     /// Writes the two words.
@@ -65,10 +81,21 @@ impl Template {
         self.bytes[self.body + 8..self.body + 16].copy_from_slice(&sent_ns.to_be_bytes());
     }
 
-    /// The encoded message.
+    /// The message as 1.0 encodes it.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    #[inline]
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body..]
+    }
+
+    /// What 0-9-1 has before the body.
+    #[inline]
+    pub fn properties(&self) -> &[u8] {
+        &self.properties
     }
 }
 

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
+use crate::client::Protocol;
 use crate::disk::Syncing;
 use crate::message::{BODY_BYTES_MIN, PRODUCERS_MAX};
 use crate::pingpong::Connections;
@@ -182,7 +183,7 @@ pub struct BacklogOptions {
 #[derive(Clone, Debug, Args)]
 pub struct CommonOptions {
     /// The broker to measure [default: a Corelane broker that is started for each round]
-    #[arg(long, value_name = "amqp://HOST:PORT")]
+    #[arg(long, value_name = "amqp://HOST:PORT/VHOST")]
     pub url: Option<Url>,
     /// The protocol to speak
     #[arg(long, value_enum, default_value = "amqp10")]
@@ -237,11 +238,6 @@ pub struct Case {
     pub depth: Option<u32>,
     /// Of a backlog.
     pub messages: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Protocol {
-    Amqp10,
 }
 
 impl Workload {
@@ -353,14 +349,6 @@ const PINGPONG_WINDOW: u32 = 1000;
 
 fn default_window(size: usize) -> u32 {
     ((1 << 20) / size.max(1)).clamp(16, 2048) as u32
-}
-
-impl Protocol {
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Amqp10 => "amqp10",
-        }
-    }
 }
 
 fn connections(text: &str) -> Result<Connections, String> {

@@ -86,7 +86,7 @@ impl<'a> Bench<'a> {
                 common.rounds
             );
             let (queue, run) = (common.queue.clone(), self.next_run());
-            let flow = Flow { queue, size, settle, window, run, durable: false };
+            let flow = Flow { protocol: common.protocol, queue, size, settle, window, run, durable: false };
             let round = match self.workload {
                 Workload::Durable(options) => self.durable_round(&label, &flow, options, queues)?,
                 Workload::Pingpong(_) | Workload::Saturate(_) | Workload::Backlog(_) => {
@@ -206,7 +206,15 @@ impl<'a> Bench<'a> {
             let label = format!("backlog {messages} of {size}, round {number} of {}", common.rounds);
             let (queue, run, window) = (common.queue.clone(), self.next_run(), self.workload.window(case));
             let durable = !options.transient;
-            let flow = Flow { queue, size: case.size, settle: case.settle, window, run, durable };
+            let flow = Flow {
+                protocol: common.protocol,
+                queue,
+                size: case.size,
+                settle: case.settle,
+                window,
+                run,
+                durable,
+            };
             let round = self.backlog_round(&label, &flow, messages, options.producers)?;
             let has_fault = round.counts().fault().is_some();
             rounds.push(round);
@@ -257,7 +265,7 @@ impl<'a> Bench<'a> {
             let clock = Clock::start();
             running = self.launch.start_on(Role::Broker, kept)?;
             url = Url::local(running.address);
-            backlog::await_open(&url, &mut running).map_err(|error| running.explain(error))?;
+            backlog::await_open(&url, flow.protocol, &mut running).map_err(|error| running.explain(error))?;
             restart = Some(Duration::from_nanos(clock.now_ns()));
         }
         self.progress.step(&format!("{label}: draining"));

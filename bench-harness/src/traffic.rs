@@ -1,14 +1,11 @@
-//! Who sends, and who receives? One link each on a connection of its own, with everything that is counted.
+//! Who sends, and who receives? One link or channel each on a connection of its own, with everything that is counted.
 //!
 //! `sent - delivered ≤ window`: the workloads hold producers back, so that a queue stays as short as the asked window.
 //! Nothing here allocates per message.
 
-use corelane_protocol::amqp10::{
-    Connection, Event, LinkId, Message, Outgoing, Payload, Progress, SendReadiness, Token,
-};
-use corelane_wire::amqp10::DeliveryState;
+use corelane_protocol::{LinkId, Progress, Token};
 
-use crate::client::{Client, End, pass};
+use crate::client::{Client, Heard, Protocol, Receiver};
 use crate::clock::Clock;
 use crate::error::BenchError;
 use crate::ledger::Ledger;
@@ -42,6 +39,7 @@ impl Settle {
 /// What flows.
 #[derive(Clone, Debug)]
 pub struct Flow {
+    pub protocol: Protocol,
     pub queue: String,
     /// Bytes of a body.
     pub size: usize,
@@ -108,12 +106,12 @@ pub struct Receipts {
 
 impl Sending {
     fn attach(client: &mut Client, flow: &Flow, producer: u8) -> Result<Sending, BenchError> {
-        let link = client.attach(&flow.queue, End::Sender, flow.settle == Settle::Pre)?;
+        let link = client.open_sender(&flow.queue, flow.settle == Settle::Pre)?;
         let template = match flow.durable {
             true => Template::durable(flow.size, flow.run, producer),
             false => Template::new(flow.size, flow.run, producer),
         };
-        if let Some(size_max) = client.connection.message_size_max(link)
+        if let Some(size_max) = client.message_size_max(link)
             && template.bytes().len() as u64 > size_max
         {
             return Err(BenchError::MessageTooLarge { size: flow.size, size_max: Some(size_max) });
@@ -124,22 +122,16 @@ impl Sending {
 
     /// Writes one message, or as much of it as goes now. Whether it is written to its end.
     #[inline]
-    fn write(
-        &mut self,
-        connection: &mut Connection,
-        sent_ns: impl FnOnce(u64) -> u64,
-    ) -> Result<bool, BenchError> {
+    fn write(&mut self, client: &mut Client, sent_ns: impl FnOnce(u64) -> u64) -> Result<bool, BenchError> {
         let (progress, before) = match self.written {
-            Some(written) => (connection.send_more(self.link, &self.template.bytes()[written..]), written),
+            Some(written) => (client.write_more(self.link, &self.template, written), written),
             None => {
-                if connection.can_send(self.link) != SendReadiness::Ready {
+                if !client.can_send(self.link) {
                     return Ok(false);
                 }
                 self.template.stamp(self.sent, sent_ns(self.sent));
                 let settled = self.settle == Settle::Pre;
-                let (token, rest) = (Token::default(), self.template.bytes());
-                let outgoing = Outgoing { token, settled, message_format: 0, head: &[], rest };
-                (connection.send(self.link, &outgoing), 0)
+                (client.write(self.link, &self.template, settled, Token::default()), 0)
             }
         };
         match progress {
@@ -158,18 +150,8 @@ impl Sending {
     }
 
     #[inline]
-    fn take_outcomes(&mut self, connection: &mut Connection, state: Option<DeliveryState<'_>>) {
-        let mut count = 0;
-        while let Some(disposed) = connection.poll_outcome() {
-            count += 1;
-            if !disposed.settled {
-                connection.settle_sent(disposed.link, disposed.delivery_id, None);
-            }
-        }
-        match state {
-            Some(DeliveryState::Accepted) => self.confirmed += count,
-            Some(_) | None => self.refused += count,
-        }
+    fn take_outcome(&mut self, accepted: bool) {
+        *(if accepted { &mut self.confirmed } else { &mut self.refused }) += 1;
     }
 
     /// Every message has its outcome, or needs none.
@@ -191,38 +173,22 @@ impl Sending {
 impl Receiving {
     /// Attaches and gives credit.
     fn attach(client: &mut Client, flow: &Flow) -> Result<Receiving, BenchError> {
-        let link = client.attach(&flow.queue, End::Receiver, flow.settle == Settle::Pre)?;
-        client.connection.grant_credit(link, flow.window, false);
-        client.flush()?;
+        let (settled, window) = (flow.settle == Settle::Pre, flow.window);
+        let link = client.open_receiver(&flow.queue, &Receiver { settled, window, ..Receiver::default() })?;
         Ok(Receiving { link, window: flow.window, unsettled: 0, looks: 0 })
     }
 
-    /// Notes a message and accepts it. Its stamp, if it came for the first time.
+    /// Notes a message. Its stamp, if it came for the first time.
     #[inline]
-    fn take(
-        &mut self,
-        connection: &mut Connection,
-        message: Message<'_>,
-        receipts: &mut Receipts,
-    ) -> Option<Stamp> {
-        let stamp = receipts.note(message.payload.bytes());
-        if !message.settled {
-            self.unsettled += 1;
-            connection.settle(self.link, message.delivery_id, &DeliveryState::Accepted);
-        }
-        if let Payload::Assembled(buffer) = message.payload {
-            connection.recycle(buffer);
-        }
-        stamp
+    fn take(&mut self, bytes: &[u8], settled: bool, receipts: &mut Receipts) -> Option<Stamp> {
+        self.unsettled += u32::from(!settled);
+        receipts.note(bytes)
     }
 
     /// Settles and renews credit when enough of either has come together.
     #[inline]
     fn answer(&mut self, client: &mut Client) -> Result<(), BenchError> {
-        let low = client.connection.credit(self.link) <= self.window / 2;
-        if low {
-            client.connection.grant_credit(self.link, self.window, false);
-        }
+        let low = client.renew(self.link, self.window);
         if low || self.unsettled >= SETTLE_BATCH {
             self.settle(client)?;
         } else if !client.is_flushed() {
@@ -253,7 +219,7 @@ impl Receiving {
 
 impl Producer {
     pub fn attach(url: &Url, clock: Clock, flow: &Flow, producer: u8) -> Result<Producer, BenchError> {
-        let mut client = Client::connect(url, clock)?;
+        let mut client = Client::connect(url, flow.protocol, clock)?;
         let sending = Sending::attach(&mut client, flow, producer)?;
         Ok(Producer { client, sending })
     }
@@ -261,19 +227,18 @@ impl Producer {
     /// Writes one message, or as much of it as goes now. Whether it is written to its end.
     #[inline]
     pub fn write(&mut self, sent_ns: impl FnOnce(u64) -> u64) -> Result<bool, BenchError> {
-        self.sending.write(&mut self.client.connection, sent_ns)
+        self.sending.write(&mut self.client, sent_ns)
     }
 
     /// Takes what the broker says.
     #[inline]
     pub fn receive(&mut self) -> Result<(), BenchError> {
         let sending = &mut self.sending;
-        self.client.receive(|connection, event| match event {
-            Event::Disposition { state, .. } => {
-                sending.take_outcomes(connection, state);
-                Ok(())
+        self.client.receive(|heard| {
+            if let Heard::Outcome { accepted, .. } = heard {
+                sending.take_outcome(accepted);
             }
-            event => pass("the broker", &event),
+            Ok(())
         })?;
         Ok(())
     }
@@ -287,7 +252,7 @@ impl Producer {
     /// Bytes that are written and not given to the socket.
     #[inline]
     pub fn backlog(&mut self) -> usize {
-        self.client.connection.output().len()
+        self.client.backlog()
     }
 
     /// The socket took all that it was given.
@@ -329,7 +294,7 @@ impl Producer {
 
 impl Consumer {
     pub fn attach(url: &Url, clock: Clock, flow: &Flow) -> Result<Consumer, BenchError> {
-        let mut client = Client::connect(url, clock)?;
+        let mut client = Client::connect(url, flow.protocol, clock)?;
         let receiving = Receiving::attach(&mut client, flow)?;
         Ok(Consumer { client, receiving })
     }
@@ -342,14 +307,13 @@ impl Consumer {
         mut take: impl FnMut(Stamp),
     ) -> Result<bool, BenchError> {
         let receiving = &mut self.receiving;
-        let count = self.client.receive(|connection, event| match event {
-            Event::Message(message) => {
-                if let Some(stamp) = receiving.take(connection, message, receipts) {
-                    take(stamp);
-                }
-                Ok(())
+        let count = self.client.receive(|heard| {
+            if let Heard::Message { bytes, settled, .. } = heard
+                && let Some(stamp) = receiving.take(bytes, settled, receipts)
+            {
+                take(stamp);
             }
-            event => pass("the broker", &event),
+            Ok(())
         })?;
         self.receiving.note_look(&mut self.client, count > 0)?;
         Ok(count > 0)
@@ -374,7 +338,7 @@ impl Consumer {
 
 impl Both {
     pub fn attach(url: &Url, clock: Clock, flow: &Flow) -> Result<Both, BenchError> {
-        let mut client = Client::connect(url, clock)?;
+        let mut client = Client::connect(url, flow.protocol, clock)?;
         let receiving = Receiving::attach(&mut client, flow)?;
         let sending = Sending::attach(&mut client, flow, 0)?;
         Ok(Both { client, sending, receiving })
@@ -383,23 +347,19 @@ impl Both {
     /// Writes one message, or as much of it as goes now. Whether it is written to its end.
     #[inline]
     pub fn write(&mut self, sent_ns: impl FnOnce(u64) -> u64) -> Result<bool, BenchError> {
-        self.sending.write(&mut self.client.connection, sent_ns)
+        self.sending.write(&mut self.client, sent_ns)
     }
 
     /// Reads once, and notes messages and outcomes.
     #[inline]
     pub fn receive(&mut self, receipts: &mut Receipts) -> Result<(), BenchError> {
         let (sending, receiving) = (&mut self.sending, &mut self.receiving);
-        let count = self.client.receive(|connection, event| match event {
-            Event::Message(message) => {
-                receiving.take(connection, message, receipts);
-                Ok(())
+        let count = self.client.receive(|heard| {
+            match heard {
+                Heard::Message { bytes, settled, .. } => drop(receiving.take(bytes, settled, receipts)),
+                Heard::Outcome { accepted, .. } => sending.take_outcome(accepted),
             }
-            Event::Disposition { state, .. } => {
-                sending.take_outcomes(connection, state);
-                Ok(())
-            }
-            event => pass("the broker", &event),
+            Ok(())
         })?;
         self.receiving.note_look(&mut self.client, count > 0)
     }

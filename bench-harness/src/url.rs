@@ -1,6 +1,6 @@
-//! Which broker, and as whom? `amqp://USER:PASSWORD@HOST:PORT`.
+//! Which broker, and as whom? `amqp://USER:PASSWORD@HOST:PORT/VHOST`.
 //!
-//! Invariants: user and password are percent-decoded; a URL that is shown shows neither. Left out: TLS, virtual hosts.
+//! Invariants: user and password are percent-decoded; a URL that is shown shows neither. Left out: TLS.
 
 use std::fmt;
 use std::io;
@@ -17,12 +17,14 @@ pub struct Url {
     pub port: u16,
     /// User and password.
     pub credentials: Option<(String, String)>,
+    /// `None`: the broker's own.
+    pub virtual_host: Option<String>,
 }
 
 impl Url {
     /// Of a socket that listens on this machine.
     pub fn local(address: SocketAddr) -> Url {
-        Url { host: address.ip().to_string(), port: address.port(), credentials: None }
+        Url { host: address.ip().to_string(), port: address.port(), credentials: None, virtual_host: None }
     }
 
     /// All addresses of the host.
@@ -48,9 +50,12 @@ impl FromStr for Url {
             None => text,
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        if !path.is_empty() {
-            return Err("nothing may follow the port; name the queue with --queue".to_owned());
+        if path.contains('/') {
+            return Err(
+                "a virtual host may follow the port, with / as %2F; name the queue with --queue".to_owned()
+            );
         }
+        let virtual_host = if path.is_empty() { None } else { Some(unescape(path)?) };
         let (credentials, place) = match authority.rsplit_once('@') {
             Some((credentials, place)) => {
                 let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
@@ -60,7 +65,7 @@ impl FromStr for Url {
         };
         let (host, port) =
             split_port(place).ok_or("expected HOST or HOST:PORT with a port from 1 to 65535")?;
-        Ok(Url { host: host.to_owned(), port, credentials })
+        Ok(Url { host: host.to_owned(), port, credentials, virtual_host })
     }
 }
 
@@ -86,8 +91,10 @@ fn split_port(place: &str) -> Option<(&str, u16)> {
 
 /// RFC 3986 §2.1.
 fn unescape(text: &str) -> Result<String, String> {
-    let error =
-        || "user and password are percent-encoded: write @ as %40, : as %3A, / as %2F, % as %25".to_owned();
+    let error = || {
+        "user, password and virtual host are percent-encoded: write @ as %40, : as %3A, / as %2F, % as %25"
+            .to_owned()
+    };
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -135,6 +142,7 @@ mod tests {
                 host: host.to_owned(),
                 port,
                 credentials: credentials.map(|(user, password)| (user.to_owned(), password.to_owned())),
+                virtual_host: None,
             });
             assert_eq!(got, expect, "{text:?}");
         };
@@ -149,9 +157,19 @@ mod tests {
         check("amqp://", None);
         check("amqp://h:0", None);
         check("amqp://h:70000", None);
-        check("amqp://h/queue", None);
+        check("amqp://h/a/b", None);
         check("amqp://a:%zz@h", None);
         check("amqp://a:%2@h", None);
+    }
+
+    #[test]
+    fn a_virtual_host_may_follow() {
+        let check = |text: &str, expect: Option<&str>| {
+            assert_eq!(text.parse::<Url>().unwrap().virtual_host.as_deref(), expect, "{text}");
+        };
+        check("amqp://h:1/", None);
+        check("amqp://h:1/%2F", Some("/"));
+        check("amqp://h:1/tests", Some("tests"));
     }
 
     #[test]
@@ -163,7 +181,7 @@ mod tests {
     #[test]
     fn loopback_is_seen() {
         let check = |host: &str, expect: bool| {
-            let url = Url { host: host.to_owned(), port: 1, credentials: None };
+            let url = Url { host: host.to_owned(), port: 1, credentials: None, virtual_host: None };
             assert_eq!(url.is_loopback(), expect, "{host}");
         };
         check("localhost", true);

@@ -8,6 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
+use corelane_bench::client::Protocol;
 use corelane_bench::clock::{Phase, Timing};
 use corelane_bench::pingpong::Connections;
 use corelane_bench::traffic::{Flow, Settle};
@@ -58,35 +59,45 @@ fn nothing_is_allocated_while_it_measures() {
     };
     let broker = FakeBroker::start(Behaviour::default());
     let url = Url::local(broker.address);
-    for settle in [Settle::Pre, Settle::Batch] {
-        for size in [100, 1024, 16 << 10] {
-            let flow = Flow { queue: "q".to_owned(), size, settle, window: 256, run: 1, durable: false };
-            for workload in ["pingpong", "saturate"] {
-                let mut counts = [0; 2];
-                // On a machine that is busy otherwise it takes longer until there is something to see.
-                loop {
-                    let mut watch = |phase: Phase| {
-                        counts[usize::from(phase == Phase::Measured)] = COUNT.with(Cell::get);
-                    };
-                    let sample = match workload {
-                        "pingpong" => pingpong::run(&url, &flow, Connections::Two, &timing, &mut watch),
-                        _ => saturate::run(&url, &flow, 1, 1, &timing, &mut watch),
-                    };
-                    let sample = sample.unwrap();
-                    assert_eq!(sample.counts.fault(), None);
-                    if sample.count > 2 * GROWTH_MAX {
-                        break;
-                    }
-                    timing.duration *= 2;
-                    assert!(
-                        timing.duration < Duration::from_secs(60),
-                        "{workload} {size}: {} messages",
-                        sample.count
-                    );
+    for protocol in [Protocol::Amqp10, Protocol::Amqp091] {
+        for settle in [Settle::Pre, Settle::Batch] {
+            for size in [100, 1024, 16 << 10] {
+                let flow = Flow {
+                    protocol,
+                    queue: "q".to_owned(),
+                    size,
+                    settle,
+                    window: 256,
+                    run: 1,
+                    durable: false,
+                };
+                for workload in ["pingpong", "saturate"] {
+                    check(&url, &flow, workload, &mut timing);
                 }
-                let allocated = counts[1] - counts[0];
-                assert!(allocated <= GROWTH_MAX, "{workload} {size} {settle:?}: {allocated} allocations");
             }
         }
     }
+}
+
+fn check(url: &Url, flow: &Flow, workload: &str, timing: &mut Timing) {
+    let mut counts = [0; 2];
+    // On a machine that is busy otherwise it takes longer until there is something to see.
+    loop {
+        let mut watch = |phase: Phase| {
+            counts[usize::from(phase == Phase::Measured)] = COUNT.with(Cell::get);
+        };
+        let sample = match workload {
+            "pingpong" => pingpong::run(url, flow, Connections::Two, timing, &mut watch),
+            _ => saturate::run(url, flow, 1, 1, timing, &mut watch),
+        };
+        let sample = sample.unwrap();
+        assert_eq!(sample.counts.fault(), None);
+        if sample.count > 2 * GROWTH_MAX {
+            break;
+        }
+        timing.duration *= 2;
+        assert!(timing.duration < Duration::from_secs(60), "{flow:?} {workload}: {} messages", sample.count);
+    }
+    let allocated = counts[1] - counts[0];
+    assert!(allocated <= GROWTH_MAX, "{flow:?} {workload}: {allocated} allocations");
 }

@@ -6,6 +6,7 @@ mod support;
 
 use std::time::Duration;
 
+use corelane_bench::client::Protocol;
 use corelane_bench::clock::{Phase, Timing};
 use corelane_bench::error::BenchError;
 use corelane_bench::message::Template;
@@ -23,8 +24,14 @@ const TIMING: Timing = Timing {
     patience: Duration::from_secs(2),
 };
 
+const BOTH: [Protocol; 2] = [Protocol::Amqp10, Protocol::Amqp091];
+
 fn flow(size: usize, settle: Settle) -> Flow {
-    Flow { queue: "q".to_owned(), size, settle, window: 64, run: 0x1234, durable: false }
+    flow_in(Protocol::Amqp10, size, settle)
+}
+
+fn flow_in(protocol: Protocol, size: usize, settle: Settle) -> Flow {
+    Flow { protocol, queue: "q".to_owned(), size, settle, window: 64, run: 0x1234, durable: false }
 }
 
 fn ping(broker: &FakeBroker, flow: &Flow) -> Result<Sample, BenchError> {
@@ -35,27 +42,39 @@ fn load(broker: &FakeBroker, flow: &Flow, producers: usize, consumers: usize) ->
     saturate::run(&Url::local(broker.address), flow, producers, consumers, &TIMING, &mut |_| {})
 }
 
-/// What both workloads say of a broker's faults.
+/// What the workload says of a broker's faults in either protocol.
 fn check_faults(behaviour: Behaviour, expect: &str) {
-    let broker = FakeBroker::start(behaviour);
-    let sample = load(&broker, &flow(100, Settle::Batch), 1, 1).unwrap();
-    let fault = sample.counts.fault().unwrap_or_default();
-    assert!(fault.contains(expect), "{fault:?} does not say {expect:?}: {:?}", sample.counts);
+    for protocol in BOTH {
+        let broker = FakeBroker::start(behaviour);
+        let sample = load(&broker, &flow_in(protocol, 100, Settle::Batch), 1, 1).unwrap();
+        let fault = sample.counts.fault().unwrap_or_default();
+        assert!(
+            fault.contains(expect),
+            "{protocol:?}: {fault:?} does not say {expect:?}: {:?}",
+            sample.counts
+        );
+    }
 }
 
 #[test]
 fn a_good_broker_has_no_fault() {
     let broker = FakeBroker::start(Behaviour::default());
-    for settle in [Settle::Pre, Settle::Batch] {
-        for size in [16, 1000, 200_000] {
-            for sample in [ping(&broker, &flow(size, settle)), load(&broker, &flow(size, settle), 1, 1)] {
-                let sample = sample.unwrap();
-                let counts = sample.counts;
-                assert_eq!(counts.fault(), None, "{size} {settle:?}");
-                assert_eq!(counts.sent, counts.delivered);
-                assert_eq!(counts.confirmed, if settle == Settle::Batch { counts.sent } else { 0 });
-                assert!(0 < sample.count && sample.count <= counts.sent, "the warm-up is not in the rate");
-                assert!(sample.latencies.count() > 0);
+    for protocol in BOTH {
+        for settle in [Settle::Pre, Settle::Batch] {
+            for size in [16, 1000, 200_000] {
+                let flow = flow_in(protocol, size, settle);
+                for sample in [ping(&broker, &flow), load(&broker, &flow, 1, 1)] {
+                    let sample = sample.unwrap();
+                    let counts = sample.counts;
+                    assert_eq!(counts.fault(), None, "{protocol:?} {size} {settle:?}");
+                    assert_eq!(counts.sent, counts.delivered);
+                    assert_eq!(counts.confirmed, if settle == Settle::Batch { counts.sent } else { 0 });
+                    assert!(
+                        0 < sample.count && sample.count <= counts.sent,
+                        "the warm-up is not in the rate"
+                    );
+                    assert!(sample.latencies.count() > 0);
+                }
             }
         }
     }
@@ -65,12 +84,14 @@ fn a_good_broker_has_no_fault() {
 fn both_links_on_one_connection() {
     let broker = FakeBroker::start(Behaviour::default());
     let url = Url::local(broker.address);
-    for settle in [Settle::Pre, Settle::Batch] {
-        for size in [16, 200_000] {
-            let flow = flow(size, settle);
-            let sample = pingpong::run(&url, &flow, Connections::One, &TIMING, &mut |_| {}).unwrap();
-            assert_eq!(sample.counts.fault(), None, "{size} {settle:?}");
-            assert!(sample.count > 0 && sample.counts.sent == sample.counts.delivered);
+    for protocol in BOTH {
+        for settle in [Settle::Pre, Settle::Batch] {
+            for size in [16, 200_000] {
+                let flow = flow_in(protocol, size, settle);
+                let sample = pingpong::run(&url, &flow, Connections::One, &TIMING, &mut |_| {}).unwrap();
+                assert_eq!(sample.counts.fault(), None, "{protocol:?} {size} {settle:?}");
+                assert!(sample.count > 0 && sample.counts.sent == sample.counts.delivered);
+            }
         }
     }
 }
@@ -162,16 +183,20 @@ fn what_others_left_in_the_queue_is_not_counted() {
 
 #[test]
 fn refusals_say_what_to_do() {
-    let check = |behaviour: Behaviour, expect: &[&str]| {
+    let check = |protocol: Protocol, behaviour: Behaviour, expect: &[&str]| {
         let broker = FakeBroker::start(behaviour);
-        let error = ping(&broker, &flow(100, Settle::Pre)).unwrap_err().to_string();
+        let error = ping(&broker, &flow_in(protocol, 100, Settle::Pre)).unwrap_err().to_string();
         for expect in expect {
             assert!(error.contains(expect), "{error:?} does not say {expect:?}");
         }
     };
     let good = Behaviour::default();
-    check(Behaviour { refuse_links: true, ..good }, &["no queue for you (amqp:not-allowed)", "--queue"]);
-    check(Behaviour { refuse_login: true, ..good }, &["refuses anonymous", "amqp://USER:PASSWORD@"]);
+    let no_queue = Behaviour { refuse_links: true, ..good };
+    let no_login = Behaviour { refuse_login: true, ..good };
+    check(Protocol::Amqp10, no_queue, &["no queue for you (amqp:not-allowed)", "--queue"]);
+    check(Protocol::Amqp10, no_login, &["refuses anonymous", "amqp://USER:PASSWORD@"]);
+    check(Protocol::Amqp091, no_queue, &["no queue for you", "(403)", "--queue"]);
+    check(Protocol::Amqp091, no_login, &["refuses anonymous", "amqp://USER:PASSWORD@"]);
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! A broker that misbehaves as it is told, made with the protocol's server role: one queue, whatever its name.
+//! A broker that misbehaves as it is told, made with the protocols' server roles: one queue, whatever its name.
+
+mod amqp091;
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -12,7 +14,7 @@ use corelane_protocol::amqp10::{
     AttachAnswer, Config, Connection, ErrorSpec, Event, LinkId, Outgoing, Progress, Sasl, SendReadiness,
     Token,
 };
-use corelane_wire::amqp10::{DeliveryState, Role, SaslCode};
+use corelane_wire::amqp10::{DeliveryState, Role, SaslCode, TargetArchetype};
 
 /// What the broker does wrong.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +33,7 @@ pub(crate) struct Behaviour {
     pub(crate) change_every: Option<u64>,
     /// Every so many messages one is rejected, and delivered all the same.
     pub(crate) reject_every: Option<u64>,
-    /// Nobody may attach.
+    /// Nobody may attach or declare.
     pub(crate) refuse_links: bool,
     /// Nobody may log in.
     pub(crate) refuse_login: bool,
@@ -66,6 +68,7 @@ impl FakeBroker {
             behaviour,
             started: now,
             peers: Vec::new(),
+            peers091: Vec::new(),
             queue,
             count: 0,
             next_consumer: 0,
@@ -99,6 +102,7 @@ struct Broker {
     behaviour: Behaviour,
     started: Instant,
     peers: Vec<Peer>,
+    peers091: Vec<amqp091::Peer>,
     queue: VecDeque<(Instant, Vec<u8>)>,
     count: u64,
     next_consumer: usize,
@@ -121,6 +125,10 @@ impl Broker {
         stream.set_nonblocking(true).unwrap();
         stream.set_nodelay(true).unwrap();
         let sasl = Sasl::Server { mechanisms: vec!["ANONYMOUS".into(), "PLAIN".into()], required: false };
+        if amqp091::is_asked_for(&stream) {
+            self.peers091.push(amqp091::Peer::new(stream, self.now()));
+            return;
+        }
         let connection = Connection::server(Config { sasl, ..Config::default() }, self.now());
         let (input, output, consumers) = (Vec::new(), Vec::new(), Vec::new());
         self.peers.push(Peer { stream, connection, input, output, consumers });
@@ -142,7 +150,7 @@ impl Broker {
         busy |= self.deliver(&mut peers);
         peers.retain_mut(|peer| peer.flush(now));
         self.peers = peers;
-        busy
+        busy | self.turn091(now)
     }
 
     fn handle(&mut self, now: u64, peer: &mut Peer) {
@@ -156,8 +164,13 @@ impl Broker {
                 }
                 Event::Opened(_) => peer.connection.accept_open(),
                 Event::Attached { link, attach, .. } => {
-                    let role = attach.role;
-                    self.attach(peer, link, role);
+                    let far = match &attach.target {
+                        Some(TargetArchetype::Target(target)) => target.address,
+                        Some(_) | None => None,
+                    };
+                    let own = attach.source.as_ref().and_then(|source| source.address);
+                    let is_management = far.or(own) == Some("$management");
+                    self.attach(peer, link, attach.role, is_management);
                 }
                 Event::Message(message) => {
                     let bytes = message.payload.bytes().to_vec();
@@ -182,10 +195,9 @@ impl Broker {
         peer.input = rest.to_vec();
     }
 
-    fn attach(&self, peer: &mut Peer, link: LinkId, role: Role) {
+    fn attach(&self, peer: &mut Peer, link: LinkId, role: Role, is_management: bool) {
         // It has no node for management, as other brokers have none.
-        let name = peer.connection.link_name(link).unwrap_or_default();
-        if self.behaviour.refuse_links || name.ends_with("$management") {
+        if self.behaviour.refuse_links || is_management {
             let description = "no queue for you";
             peer.connection.refuse_attach(link, ErrorSpec { condition: "amqp:not-allowed", description });
             return;
