@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use corelane_journal::BLOCK;
-use corelane_shard::Destinations;
+use corelane_shard::{Destinations, is_vhost_name};
 use serde::Deserialize;
 
 use crate::storage::StorageSettings;
@@ -45,6 +45,8 @@ pub struct ServeSettings {
     pub access: AccessSettings,
     pub limits: ProtocolSettings,
     pub destinations: Destinations,
+    /// Virtual hosts besides the default one, in order.
+    pub vhosts: Vec<Box<str>>,
     /// The rules among them that name a shard, where they stand.
     pub pins: Vec<Pin>,
     pub log: LogSettings,
@@ -112,6 +114,8 @@ pub enum SettingsError {
     ListenTwice(SocketAddr),
     /// Messages were asked to be kept on disk, and to be kept in memory alone.
     OnDiskAndInMemory,
+    /// Its name is empty, too long, or has control characters.
+    VhostName(String),
     /// Queues are pinned to a shard that there is not.
     PinnedBeyond { pin: Pin, shards: usize },
 }
@@ -135,6 +139,10 @@ impl fmt::Display for SettingsError {
                 file.display(),
                 if *shards == 1 { "1 shard".to_owned() } else { format!("{shards} shards") },
                 shards - 1
+            ),
+            SettingsError::VhostName(name) => write!(
+                formatter,
+                "{name:?} cannot be a virtual host: a name has 1 to 255 bytes and no control characters"
             ),
             SettingsError::ListenTwice(address) => {
                 write!(formatter, "{address} is listed twice under `listen`")
@@ -185,6 +193,7 @@ impl ServeSettings {
                 message_size_max: given.max_message_size.unwrap_or(128 << 20),
                 memory: given.memory.unwrap_or_else(half_of_the_machine),
             },
+            vhosts: given.vhosts.into_keys().filter(|name| name != "/").map(Into::into).collect(),
             pins: given.destinations.pins,
             destinations: Destinations::new(given.destinations.rules, given.auto_create.unwrap_or(true)),
             log: given.log.unwrap_or_default(),
@@ -202,6 +211,9 @@ impl ServeSettings {
     }
 
     fn check(&self) -> Result<(), SettingsError> {
+        if let Some(name) = self.vhosts.iter().find(|name| !is_vhost_name(name)) {
+            return Err(SettingsError::VhostName(name.to_string()));
+        }
         for (index, listener) in self.listeners.iter().enumerate() {
             let address = listener.address;
             let twice = self.listeners[..index].iter().any(|earlier| earlier.address == address);

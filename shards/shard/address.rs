@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use corelane_engine::is_pattern_valid;
 
 use crate::limits::QUEUE_NAME_BYTES_MAX;
+use crate::vhost;
 
 const EXCHANGES: &str = "/exchanges/";
 
@@ -58,6 +59,26 @@ impl<'a> Address<'a> {
             None => (Cow::Borrowed(text), (|name| Address::Name(name)) as Kind),
         };
         if name.is_empty() || !is_name(&name) { Address::Invalid } else { kind(name) }
+    }
+}
+
+impl<'a> Address<'a> {
+    /// What an address in a virtual host names, by the name that it has there.
+    pub(crate) fn within(self, vhost: &str) -> Address<'a> {
+        let within = |name| vhost::within(vhost, name);
+        match self {
+            Address::Name(name) => Address::Name(within(name)),
+            Address::Queue(name) => Address::Queue(within(name)),
+            Address::Topic(name) => Address::Topic(within(name)),
+            Address::Exchange { exchange, key } => Address::Exchange { exchange: within(exchange), key },
+            Address::Unsupported | Address::Invalid => self,
+        }
+    }
+
+    /// What an address names that is known by its virtual host: never one that a client has said.
+    pub(crate) fn resolve(address: &'a str) -> Address<'a> {
+        let (vhost, address) = vhost::parts(address);
+        Address::parse(address).within(vhost)
     }
 }
 
@@ -123,17 +144,17 @@ pub fn is_plain_name(text: &str) -> bool {
 
 /// Whether a topic's name is one that can be subscribed to.
 pub(crate) fn is_topic_pattern(name: &str) -> bool {
-    is_pattern_valid(name)
+    is_pattern_valid(vhost::plain(name))
 }
 
 /// Whether a topic's name is one that can be published to.
 pub(crate) fn is_topic_name(name: &str) -> bool {
-    is_pattern_valid(name) && !has_wildcards(name)
+    is_pattern_valid(vhost::plain(name)) && !has_wildcards(name)
 }
 
 /// Whether a name looks like a pattern of names.
 pub(crate) fn has_wildcards(name: &str) -> bool {
-    name.split('.').any(|word| matches!(word, "*" | "#" | ">"))
+    vhost::plain(name).split('.').any(|word| matches!(word, "*" | "#" | ">"))
 }
 
 pub(crate) fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {

@@ -26,6 +26,7 @@ use crate::producers::ProducerAt;
 use crate::protocol::Protocol;
 use crate::settle::engine_outcome;
 use crate::target::Target;
+use crate::vhost;
 
 pub(crate) const OUTCOMES: &[&str] =
     &["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
@@ -144,7 +145,8 @@ impl Shard {
             self.attach_temporary_topic(now, slot, link);
             return Ok(());
         }
-        let node = target.address.map(|address| self.node_of(address, target.capabilities)).transpose()?;
+        let node =
+            target.address.map(|address| self.node_of(slot, address, target.capabilities)).transpose()?;
         if let (Some(Node::Topic(topic)), false) = (&node, target.dynamic) {
             return self.attach_topic_producer(slot, link, topic);
         }
@@ -155,12 +157,12 @@ impl Shard {
         let link_ref = connection.link_ref(link);
         let mut producer = Producer::new(link_ref.attachment);
         if target.dynamic {
-            let (name, at) = self.make_dynamic(now)?;
+            let (name, at) = self.make_dynamic(now, slot)?;
             producer.route = Route::Queue(at);
             producer.dynamic = Some(DynamicNode::Queue(at));
             self.bind(slot, link, Link::Producer(producer));
             self.attach_producer_here(slot, link_ref, at.queue);
-            self.accept_producer(slot, link, Answer::Other(Some(&name)));
+            self.accept_producer(slot, link, Answer::Other(Some(vhost::plain(&name))));
             return Ok(());
         }
         let Some(Node::Queue(name)) = node else {
@@ -169,7 +171,7 @@ impl Shard {
             self.accept_producer(slot, link, Answer::Same);
             return Ok(());
         };
-        if *name == *management::ADDRESS {
+        if vhost::plain(&name) == management::ADDRESS {
             producer.route = Route::Management;
             producer.window = REQUEST_CREDIT;
             self.bind(slot, link, Link::Producer(producer));
@@ -266,13 +268,14 @@ impl Shard {
         let browse = is_browser(&source)?;
         let node = match source.address {
             _ if source.dynamic => None,
-            Some(address) => Some(self.node_of(address, source.capabilities)?),
+            Some(address) => Some(self.node_of(slot, address, source.capabilities)?),
             None => return Err(Refused::new("amqp:invalid-field", "the source has no address")),
         };
         // The answers to requests gather in a queue of their own.
-        let takes_answers = matches!(&node, Some(Node::Queue(queue)) if **queue == *management::ADDRESS);
+        let takes_answers =
+            matches!(&node, Some(Node::Queue(queue)) if vhost::plain(queue) == management::ADDRESS);
         let (home, request, dynamic) = if takes_answers {
-            let (queue, at) = self.make_dynamic(now)?;
+            let (queue, at) = self.make_dynamic(now, slot)?;
             (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
         } else {
             self.request_of(now, slot, attach, &source, node, (&mut filters, browse, priority))?
@@ -322,7 +325,7 @@ impl Shard {
     ) -> Result<(usize, ConsumeRequest, Option<DynamicNode>), Refused> {
         Ok(match node {
             None if !wants_topic(source.capabilities) => {
-                let (queue, at) = self.make_dynamic(now)?;
+                let (queue, at) = self.make_dynamic(now, slot)?;
                 (at.shard, filters.request(queue, browse, priority), Some(DynamicNode::Queue(at)))
             }
             Some(Node::Queue(queue)) => {
@@ -340,7 +343,7 @@ impl Shard {
                     Some(Node::Topic(name)) => Some(&**name),
                     Some(Node::Queue(_) | Node::Exchange { .. }) | None => None,
                 };
-                let (topic, dynamic) = self.topic_of_source(now, name)?;
+                let (topic, dynamic) = self.topic_of_source(now, slot, name)?;
                 let made = self.subscription_request(slot, attach, source, topic, filters, priority);
                 match made {
                     Ok((home, request)) => (home, request, dynamic),
@@ -436,8 +439,8 @@ impl Shard {
         let dynamic = consumer.dynamic.clone().filter(|_| consumer.answers.is_none());
         let source_address = match &dynamic {
             None => Answer::Same,
-            Some(DynamicNode::Queue(_)) => Answer::Other(Some(&*pending.request.queue)),
-            Some(DynamicNode::Topic(topic)) => Answer::Other(Some(&**topic)),
+            Some(DynamicNode::Queue(_)) => Answer::Other(Some(vhost::plain(&pending.request.queue))),
+            Some(DynamicNode::Topic(topic)) => Answer::Other(Some(vhost::plain(topic))),
         };
         let distribution_mode = match consumer.browse {
             // What one subscriber has taken, others have still.

@@ -25,6 +25,7 @@ use crate::limits::QUEUE_NAME_BYTES_MAX;
 use crate::mail::{ConsumeRequest, LinkRef, Mail, Refusal};
 use crate::subscription::{Claim, NoLocal, Terms};
 use crate::topology::{Change, Then};
+use crate::vhost;
 
 /// What the names of temporary topics begin with.
 const TEMPORARY_TOPICS: &str = "corelane.topic.";
@@ -58,21 +59,28 @@ const CONTAINER_ID_EMPTY: &str = "the subscription would be this container's, an
 
 impl Shard {
     /// The node that an address names.
-    pub(crate) fn node_of(&self, address: &str, capabilities: Symbols<'_>) -> Result<Node, Refused> {
-        let node = self.node_named(address, capabilities)?;
+    pub(crate) fn node_of(
+        &mut self,
+        slot: ConnectionSlot,
+        address: &str,
+        capabilities: Symbols<'_>,
+    ) -> Result<Node, Refused> {
+        let vhost = self.connections.get_mut(slot).and_then(|connection| connection.vhost.clone());
+        let node = self.node_named(vhost.as_deref().unwrap_or(vhost::DEFAULT), address, capabilities)?;
         match &node {
             Node::Queue(name) if has_wildcards(name) => Err(Refused::new(
                 "amqp:not-found",
                 format!(
-                    "{name:?} has wildcards, which no queue's name has; allowed: a topic, as topic://NAME, or a queue's name"
+                    "{:?} has wildcards, which no queue's name has; allowed: a topic, as topic://NAME, or a queue's name",
+                    vhost::plain(name)
                 ),
             )),
             Node::Queue(_) | Node::Topic(_) | Node::Exchange { .. } => Ok(node),
         }
     }
 
-    fn node_named(&self, address: &str, capabilities: Symbols<'_>) -> Result<Node, Refused> {
-        Ok(match Address::parse(address) {
+    fn node_named(&self, vhost: &str, address: &str, capabilities: Symbols<'_>) -> Result<Node, Refused> {
+        Ok(match Address::parse(address).within(vhost) {
             Address::Queue(name) => Node::Queue(name.into()),
             Address::Topic(name) => Node::Topic(name.into()),
             Address::Name(name) => {
@@ -94,7 +102,7 @@ impl Shard {
     }
 
     pub(crate) fn is_temporary_topic(&self, name: &str) -> bool {
-        name.starts_with(TEMPORARY_TOPICS)
+        vhost::plain(name).starts_with(TEMPORARY_TOPICS)
     }
 
     /// A temporary topic that has ended.
@@ -129,7 +137,7 @@ impl Shard {
 
     /// A producer on a topic of its own. Its attach is answered when all shards know of the topic.
     pub(crate) fn attach_temporary_topic(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
-        let topic = self.name_temporary_topic();
+        let topic = self.name_temporary_topic(slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // It stays here until the answer has come.
         connection.unanswered += 1;
@@ -153,24 +161,26 @@ impl Shard {
             Some(DynamicNode::Queue(_)) | None => return,
         };
         match result {
-            Ok(()) => self.accept_producer(slot, link.link, Answer::Other(Some(&name))),
+            Ok(()) => self.accept_producer(slot, link.link, Answer::Other(Some(vhost::plain(&name)))),
             Err(refusal) => self.refuse(now, slot, link.link, &refusal.into()),
         }
     }
 
-    fn name_temporary_topic(&mut self) -> Arc<str> {
+    fn name_temporary_topic(&mut self, slot: ConnectionSlot) -> Arc<str> {
         self.dynamic_names += 1;
-        format!("{TEMPORARY_TOPICS}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names).into()
+        let name = format!("{TEMPORARY_TOPICS}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
+        self.within(slot, &name).into()
     }
 
     /// The topic that a subscriber's source names, or one of its own.
     pub(crate) fn topic_of_source(
         &mut self,
         now: u64,
+        slot: ConnectionSlot,
         name: Option<&str>,
     ) -> Result<(Arc<str>, Option<DynamicNode>), Refused> {
         let Some(name) = name else {
-            let topic = self.name_temporary_topic();
+            let topic = self.name_temporary_topic(slot);
             // Its subscription's binding comes behind it.
             self.propose(now, Change::MakeTopic(topic.clone()), None);
             return Ok((topic.clone(), Some(DynamicNode::Topic(topic))));
@@ -211,15 +221,7 @@ impl Shard {
             let queue = subscription_name(connection, is_global, durable, name)?;
             (self.home_of(&queue), queue)
         } else {
-            let name = loop {
-                self.dynamic_names += 1;
-                let name =
-                    format!("{SUBSCRIPTIONS}own.{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
-                if self.home_of(&name) == self.index {
-                    break name;
-                }
-            };
-            (self.index, name.into())
+            (self.index, self.new_name(slot, &format!("{SUBSCRIPTIONS}own.")))
         };
         let terms = Terms { topic, selector: filters.selector.take(), no_local, durable, shared };
         let subscription = Some(Box::new(terms));
@@ -382,13 +384,13 @@ fn subscription_name(
         let description = "the names of container and link are too long to name a subscription";
         return Err(Refused::new("amqp:invalid-field", description));
     }
-    Ok(queue.into())
+    Ok(vhost::within(connection.vhost(), queue).into())
 }
 
 /// What the name of a subscription is made of: the container, unless it is global, and how it is called there. None for one of a
 /// link's own, whose name says neither.
 pub(crate) fn parts_of_name(queue: &str) -> Option<(Option<String>, String)> {
-    let name = queue.strip_prefix(SUBSCRIPTIONS)?;
+    let name = vhost::plain(queue).strip_prefix(SUBSCRIPTIONS)?;
     let name = name.strip_prefix("durable.").or_else(|| name.strip_prefix("volatile."))?;
     let (whose, name) = name.split_once('/')?;
     let container = match whose.strip_prefix("container.") {
@@ -415,7 +417,7 @@ fn escape(text: &str, out: &mut String) {
 
 /// Answers an attach without a source with the subscription's.
 fn accept_unsubscriber(connection: &mut Connection, link: LinkId, terms: &Terms) {
-    let address = format!("topic://{}", terms.topic);
+    let address = format!("topic://{}", vhost::plain(&terms.topic));
     let mut filters = Vec::new();
     let mut map = MapWriter::new(&mut filters);
     if let Some(selector) = &terms.selector {

@@ -24,6 +24,7 @@ use crate::parts::Partial;
 use crate::protocol::Protocol;
 use crate::target::Target;
 use crate::transaction::Transactions;
+use crate::vhost;
 
 /// One connection.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Connection {
     /// The peer's container, and its hash. Empty for a peer that does not name it.
     pub(crate) container: Box<str>,
     pub(crate) container_hash: u64,
+    /// The virtual host that it was opened in; none: the default one.
+    pub(crate) vhost: Option<Arc<str>>,
     /// Who has logged in; nobody where that was anonymous, or without SASL.
     pub(crate) user: Option<Arc<str>>,
     pub(crate) protocol: Protocol,
@@ -313,6 +316,7 @@ impl Connection {
             id,
             peer,
             container: Box::default(),
+            vhost: None,
             container_hash: 0,
             user: None,
             protocol,
@@ -457,6 +461,15 @@ impl Connection {
     }
 
     /// The queue where answers gather that are to go to this name, if one of its links is meant by it.
+    pub(crate) fn vhost(&self) -> &str {
+        self.vhost.as_deref().unwrap_or(vhost::DEFAULT)
+    }
+
+    /// Its names are names of this virtual host from now on.
+    pub(crate) fn enter(&mut self, vhost: Arc<str>) {
+        self.vhost = (*vhost != *vhost::DEFAULT).then_some(vhost);
+    }
+
     pub(crate) fn answers_at(&self, reply_to: &str) -> Option<&str> {
         let mut answers = self.links.iter().flatten().filter_map(|link| match link {
             Link::Consumer(consumer) => consumer.answers.as_deref(),

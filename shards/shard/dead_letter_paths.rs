@@ -15,6 +15,7 @@ use crate::Shard;
 use crate::address::Address;
 use crate::destinations::{DestinationRule, Destinations};
 use crate::limits::DEAD_LETTER_STOPS_MAX;
+use crate::vhost;
 
 /// Where dead letters arrive.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,12 +30,12 @@ pub(crate) enum Stop {
 impl Stop {
     /// What an address means. One that names nothing leads nowhere; `properties` takes none.
     pub(crate) fn at(rules: &Destinations, address: &str) -> Stop {
-        match Address::parse(address) {
+        match Address::resolve(address) {
             Address::Name(name) if rules.is_topic(&name) => Stop::Topic(name.into()),
             Address::Topic(name) => Stop::Topic(name.into()),
             Address::Name(name) | Address::Queue(name) => Stop::Queue(name.into()),
-            Address::Exchange { exchange, key: Some(queue) } if exchange.is_empty() => {
-                Stop::Queue(queue.into())
+            Address::Exchange { exchange, key: Some(queue) } if vhost::plain(&exchange).is_empty() => {
+                Stop::Queue(vhost::within(vhost::parts(&exchange).0, queue).into())
             }
             Address::Exchange { .. } => Stop::Exchange(address.into()),
             Address::Unsupported | Address::Invalid => Stop::Queue(address.into()),
@@ -57,7 +58,7 @@ impl Stop {
 
     /// It was kept by its name.
     pub(crate) fn kept(name: &str, is_queue: bool) -> Stop {
-        match Address::parse(name) {
+        match Address::resolve(name) {
             _ if is_queue => Stop::Queue(name.into()),
             Address::Exchange { .. } => Stop::Exchange(name.into()),
             _ => Stop::Topic(name.into()),
@@ -71,7 +72,7 @@ impl fmt::Display for Stop {
             Stop::Queue(_) | Stop::Exchange(_) => "",
             Stop::Topic(_) => "topic://",
         };
-        write!(formatter, "{kind}{}", self.name())
+        write!(formatter, "{kind}{}", vhost::plain(self.name()))
     }
 }
 

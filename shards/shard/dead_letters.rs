@@ -33,6 +33,7 @@ use crate::durability::Source;
 use crate::limits::{DEAD_LETTER_STOPS_KEPT, DEATH_PATH_MAX, TURN_DEAD_LETTERS_MAX};
 use crate::mail::PublishOutcome;
 use crate::message::Message;
+use crate::vhost;
 
 /// A dead letter that knows where it goes.
 #[derive(Debug)]
@@ -133,9 +134,10 @@ impl Deaths {
     /// One more. False: it has been where it goes next since it was last rejected.
     pub(crate) fn add(&mut self, queue: &str, reason: DeadLetterReason, to: Stop) -> bool {
         self.count = self.count.saturating_add(1);
-        let is_known = self.path.iter().any(|known| **known == *queue);
+        let plain = vhost::plain(queue);
+        let is_known = self.path.iter().any(|known| **known == *plain);
         if !is_known && self.path.len() < DEATH_PATH_MAX {
-            self.path.push(queue.into());
+            self.path.push(plain.into());
         }
         if reason == DeadLetterReason::Rejected {
             self.unattended = Way::default();
@@ -202,7 +204,7 @@ impl Deaths {
         }
         list.finish();
         map.symbol("x-opt-death-reason", &reason_name(reason));
-        map.symbol("x-opt-death-queue", &queue);
+        map.symbol("x-opt-death-queue", &vhost::plain(queue));
         map.symbol("x-opt-death-count", &self.count);
         if let Ok(path) = Raw::read(&mut Reader::new(&path)) {
             map.symbol("x-opt-death-path", &path);
@@ -262,8 +264,8 @@ impl Shard {
         let name = self.queues.get(*died_in).map(|node| &*node.name);
         let queue = name.or_else(|| Some(self.queues.last_will(*died_in)?.0));
         self.lost_warnings.warn(now, &mut self.effects, |more| {
-            let queue = queue.unwrap_or("a queue that is gone by now");
-            let to = to.as_deref().unwrap_or("the subscriptions of a topic");
+            let queue = queue.map_or("a queue that is gone by now", vhost::plain);
+            let to = to.as_deref().map_or("the subscriptions of a topic", vhost::plain);
             let why = match outcome {
                 PublishOutcome::Full => "no room there (it is full)",
                 PublishOutcome::NoRoom => "no room there (its shard is full)",
@@ -316,8 +318,8 @@ impl Shard {
             let to = Arc::clone(to);
             let counted = message.memory();
             let goes_on = message.die(now, name, reason, Stop::at(&self.destinations, &to));
-            if let Address::Exchange { exchange, key } = Address::parse(&to) {
-                message.readdress(&exchange, key.as_deref());
+            if let Address::Exchange { exchange, key } = Address::resolve(&to) {
+                message.readdress(vhost::plain(&exchange), key.as_deref());
             }
             self.memory_used = self.memory_used - counted + message.memory();
             if goes_on {
@@ -328,9 +330,11 @@ impl Shard {
             self.drop_warnings.warn(now, &mut self.effects, |more| {
                 let path = message.death_path();
                 format!(
-                    "a message that has died in {name} would go on to {to}, where it was before: dropped, and {more} others since this \
+                    "a message that has died in {} would go on to {}, where it was before: dropped, and {more} others since this \
                      was last said; its dead letters go round in a circle (it has died in {path}): change dead-letter of one of these \
-                     queues"
+                     queues",
+                    vhost::plain(name),
+                    vhost::plain(&to)
                 )
             });
             if let Some(node) = self.queues.get_mut(queue) {

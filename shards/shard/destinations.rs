@@ -10,6 +10,8 @@
 //!
 //! What is said of one queue while the broker runs (its overrides) is one more exact rule, above all others.
 //!
+//! Rules are about names in the default virtual host; what is in another one has its overrides alone.
+//!
 //! Left out: which patterns match a name (`patterns`); where rules come from and what values they may have (`properties`); which
 //! exclude each other (`contradictions`).
 
@@ -19,6 +21,7 @@ use corelane_engine::{Dispatch, Overflow, Prefetch, QueueProperties, RedeliveryD
 
 use crate::address::names_queue;
 use crate::patterns::PatternTree;
+use crate::vhost;
 
 /// Unsettled messages that a queue whose rules say `prefetch = 0`, with no parent that says more, allows a consumer.
 pub const PREFETCH_INHERITED: u32 = 5;
@@ -169,6 +172,9 @@ impl Destinations {
 
     /// The most specific rule of those in a tree that match a name.
     fn last_of(&self, tree: &PatternTree, name: &str) -> Option<&DestinationRule> {
+        if vhost::is_elsewhere(name) {
+            return None;
+        }
         let mut last = None;
         tree.matching(name, |index| last = last.max(Some(index)));
         last.map(|index| &self.rules[index])
@@ -177,7 +183,9 @@ impl Destinations {
     /// The rules that match a name, or all names of a pattern, the least specific first.
     pub(crate) fn matching(&self, name: &str) -> impl DoubleEndedIterator<Item = &DestinationRule> {
         let mut found = Vec::new();
-        self.places.matching(name, |index| found.push(index));
+        if !vhost::is_elsewhere(name) {
+            self.places.matching(name, |index| found.push(index));
+        }
         found.sort_unstable();
         found.into_iter().map(|index| &self.rules[index])
     }
@@ -185,9 +193,14 @@ impl Destinations {
     /// What the rules say about a name, as one rule.
     pub(crate) fn merged(&self, name: &str, overrides: Option<&DestinationRule>) -> DestinationRule {
         let mut merged = merge(self.matching(name).chain(overrides));
+        let (vhost, plain) = vhost::parts(name);
         // A rule for all queues is none for the one that it leads to.
-        if merged.dead_letter.as_deref().is_some_and(|to| names_queue(to, name)) {
+        if merged.dead_letter.as_deref().is_some_and(|to| names_queue(to, plain)) {
             merged.dead_letter = None;
+        }
+        // Dead letters stay in their virtual host.
+        if let Some(to) = merged.dead_letter.as_mut().filter(|to| !to.is_empty()) {
+            *to = vhost::within(vhost, &**to).into();
         }
         merged.pattern = name.to_owned();
         merged

@@ -24,6 +24,7 @@ use crate::limits::EXCHANGE_ROUTES_KEPT;
 use crate::mail::PublishOutcome;
 use crate::message::Message;
 use crate::publish::{Destination, Timing};
+use crate::vhost;
 
 /// Where a channel's messages go, for the keys that it has used last.
 #[derive(Debug, Default)]
@@ -74,9 +75,10 @@ impl Shard {
     ) -> Option<(Arc<Routes>, RoutedBy)> {
         let mut found: Vec<QueueAt> = Vec::new();
         let mut delaying: Vec<Box<str>> = Vec::new();
+        let vhost = vhost::parts(exchange).0;
         let by = self.topology.route(exchange, keys, headers, |way| match way {
             Found::Queue(at) => found.push(at),
-            Found::Delayed(exchange) => delaying.push(exchange.into()),
+            Found::Delayed(exchange) => delaying.push(vhost::within(vhost, exchange).into()),
         });
         let mut routes = self.routes_to(found, Aim::Exchange);
         if let (false, Some(delay)) = (delaying.is_empty(), delay_of(headers)) {
@@ -137,7 +139,7 @@ impl Shard {
         if self.topology.check_publish(exchange).is_err() {
             return Destination::Nowhere(PublishOutcome::NoQueue);
         }
-        message.readdress(exchange, Some(key));
+        message.readdress(vhost::plain(exchange), Some(key));
         match self.look_up_exchange(exchange, &[key.as_bytes()], &BySections(message)) {
             Some((routes, _)) => Destination::Topic(routes),
             None => Destination::Nowhere(PublishOutcome::NoQueue),
@@ -153,9 +155,10 @@ impl Shard {
         message: Message,
     ) -> PublishOutcome {
         let name = died_in.and_then(|queue| Some(self.queues.last_will(queue)?.0)).unwrap_or_default();
-        let keys: Vec<Box<[u8]>> = message.route(name).1.into_iter().map(Into::into).collect();
-        if exchange.is_empty() {
-            return self.route_to_keys(now, &keys, died_in, message);
+        let keys: Vec<Box<[u8]>> = message.route(vhost::plain(name)).1.into_iter().map(Into::into).collect();
+        let (vhost, exchange_name) = vhost::parts(exchange);
+        if exchange_name.is_empty() {
+            return self.route_to_keys(now, (vhost, &keys), died_in, message);
         }
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         match self.look_up_exchange(exchange, &keys, &BySections(&message)) {
@@ -171,13 +174,13 @@ impl Shard {
     fn route_to_keys(
         &mut self,
         now: u64,
-        keys: &[Box<[u8]>],
+        (vhost, keys): (&str, &[Box<[u8]>]),
         died_in: Option<QueueId>,
         message: Message,
     ) -> PublishOutcome {
         let names = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
-        let names: Vec<&str> =
-            names.filter(|name| matches!(Address::parse(name), Address::Name(_))).collect();
+        let names = names.filter(|name| matches!(Address::parse(name), Address::Name(_)));
+        let names: Vec<_> = names.map(|name| vhost::within(vhost, name)).collect();
         let [others @ .., last] = &*names else {
             self.dissolve(message);
             return PublishOutcome::NoSubscription;

@@ -28,6 +28,7 @@ use crate::message::Message;
 use crate::producers::ProducerAt;
 use crate::publish::{Arrival, Delivery, Timing};
 use crate::subscription::Publisher;
+use crate::vhost;
 
 /// Where the messages of a producer on a topic or an exchange go, as it was when it was last looked up.
 #[derive(Debug)]
@@ -201,7 +202,7 @@ impl Shard {
             Address::Topic(topic) => (self.look_up_routes(topic), RoutedBy::Keys),
             Address::Exchange { exchange, key } => {
                 // Who gets it with 0-9-1 is told where it was published.
-                message.readdress(exchange, Some(key));
+                message.readdress(vhost::plain(exchange), Some(key));
                 if is_current {
                     return Some(self.topic_route(slot, link)?.routes.clone());
                 }

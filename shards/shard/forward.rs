@@ -27,7 +27,7 @@ const PUBLISHER: Publisher = Publisher { origin: Origin(0), container: 0 };
 impl Shard {
     /// Whether there is room on the way to this address. What is routed nevertheless goes, too.
     pub(crate) fn may_route(&self, address: &str) -> bool {
-        match Address::parse(address) {
+        match Address::resolve(address) {
             Address::Name(name) if !self.is_topic(&name) => self.may_forward_to_queue(&name),
             Address::Queue(name) => self.may_forward_to_queue(&name),
             Address::Name(_) | Address::Topic(_) | Address::Exchange { .. } => {
@@ -51,7 +51,7 @@ impl Shard {
         died_in: Option<QueueId>,
         message: Message,
     ) -> PublishOutcome {
-        let outcome = match Address::parse(address) {
+        let outcome = match Address::resolve(address) {
             Address::Name(name) if !self.is_topic(&name) => self.route_to_queue(now, &name, died_in, message),
             Address::Queue(name) => self.route_to_queue(now, &name, died_in, message),
             Address::Name(topic) | Address::Topic(topic) => {

@@ -1,4 +1,4 @@
-//! Where does a queue live? A pure function of virtual host, name and the number of shards: no directory, no look-up.
+//! Where does a queue live? A pure function of its name within its virtual host and the number of shards: no directory, no look-up.
 //!
 //! The hash is FNV-1a with a final mix. It is part of the layout: every shard of a process, and every process that reads
 //! what another wrote, must agree on it, so it is spelled out here and pinned by a test.
@@ -6,15 +6,15 @@
 use crate::Destinations;
 use crate::durability::is_of_topology;
 use crate::queues::is_ours;
-use crate::shard::VIRTUAL_HOST;
 use crate::topology::COORDINATOR;
+use crate::vhost;
 
 /// The shard that the queue of this name lives on, where there are so many: the one that its rules name, else the one of its hash.
 pub fn queue_home(destinations: &Destinations, queue: &str, shards: usize) -> usize {
     let pinned = if is_ours(queue) { None } else { destinations.pin(queue) };
     match pinned.and_then(|shard| usize::try_from(shard).ok()) {
         Some(shard) if shard < shards => shard,
-        Some(_) | None => home_shard(VIRTUAL_HOST, queue, shards),
+        Some(_) | None => home_shard(vhost::DEFAULT, queue, shards),
     }
 }
 

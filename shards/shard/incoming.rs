@@ -17,7 +17,7 @@ use crate::event::{ConnectionSlot, Peer};
 use crate::limits::{CONTAINER_ID_BYTES_MAX, INPUT_WAITING_BYTES_MAX, OUTPUT_HOLD_BYTES};
 use crate::mail::{ConnectionId, Mail, SaslReply, SaslStep};
 use crate::protocol::Protocol;
-use crate::shard::VIRTUAL_HOST;
+use crate::vhost;
 
 /// What a peer is told whose container-id is too long; the bound is [`CONTAINER_ID_BYTES_MAX`].
 const CONTAINER_ID_TOO_LONG: &str = "the open's container-id is too long; allowed: at most 1024 bytes";
@@ -211,12 +211,19 @@ impl Shard {
 
     /// The peer's open names a virtual host, plainly or as `vhost:name`; a plain name that is none means the default.
     fn on_opened(&mut self, slot: ConnectionSlot, open: &Open<'_>) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
         let asked = open.hostname.and_then(|hostname| hostname.strip_prefix("vhost:"));
-        if asked.is_some_and(|name| name != VIRTUAL_HOST) {
-            let description = "no such virtual host: leave out the vhost: prefix, or use vhost:/";
+        let vhost = self.topology.vhost(asked.unwrap_or(vhost::DEFAULT)).cloned();
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(vhost) = vhost else {
+            let description = &format!(
+                "vhost {:?} not found: leave out the vhost: prefix for the default one",
+                asked.unwrap_or_default()
+            );
             connection.protocol.close(Some(ErrorSpec { condition: "amqp:not-found", description }));
-        } else if open.container_id.len() > CONTAINER_ID_BYTES_MAX {
+            return;
+        };
+        connection.enter(vhost);
+        if open.container_id.len() > CONTAINER_ID_BYTES_MAX {
             // A part of it, or none, would be other containers' name, too, and their subscriptions this one's.
             let description = CONTAINER_ID_TOO_LONG;
             connection.protocol.close(Some(ErrorSpec { condition: "amqp:invalid-field", description }));
@@ -225,6 +232,12 @@ impl Shard {
             connection.container_hash = container_hash(open.container_id);
             connection.protocol.accept_open();
         }
+    }
+
+    /// What a connection means by a name.
+    pub(crate) fn within(&mut self, slot: ConnectionSlot, name: &str) -> Box<str> {
+        let vhost = self.connections.get_mut(slot).map_or(vhost::DEFAULT, |connection| connection.vhost());
+        vhost::within(vhost, name).into()
     }
 
     pub(crate) fn on_session_flow(&mut self, now: u64, slot: ConnectionSlot, session: SessionId) {

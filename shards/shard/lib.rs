@@ -64,6 +64,7 @@ mod target;
 mod topology;
 mod transaction;
 mod turn;
+mod vhost;
 mod warnings;
 
 pub use address::is_plain_name;
@@ -82,3 +83,4 @@ pub use mail::{Adopted, ConnectionId, Mail, SaslReply, SaslStep};
 pub use message::Message;
 pub use protocol::Offers;
 pub use shard::{SHARDS_STAY, Shard, ShardConfig, Turn};
+pub use vhost::is_vhost_name;

@@ -21,6 +21,7 @@ use crate::dead_letters::Deaths;
 use crate::death_records::Death;
 use crate::limits::{ANNOTATION_PAIRS_MAX, ANNOTATIONS_BYTES_MAX};
 use crate::mail::DeliveryCounts;
+use crate::vhost;
 
 /// The message annotations that say when a message is to be delivered: at a time, or after a while.
 const DELIVERY_ANNOTATIONS: [&str; 2] = ["x-opt-delivery-time", "x-opt-delivery-delay"];
@@ -307,7 +308,8 @@ impl Message {
         let mut bytes = Vec::new();
         let mut map = MapWriter::new(&mut bytes);
         deaths.encode(queue, reason, &mut map);
-        Death { queue, reason, at: now, ttl, is_again }.encode(self.annotations(), &mut map);
+        Death { queue: vhost::plain(queue), reason, at: now, ttl, is_again }
+            .encode(self.annotations(), &mut map);
         map.finish();
         self.deaths = Some(deaths);
         if let Ok(map) = Map::decode(&bytes) {

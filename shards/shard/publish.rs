@@ -34,6 +34,7 @@ use crate::producers::ProducerAt;
 use crate::protocol::Protocol;
 use crate::subscription::Publisher;
 use crate::transaction::transaction_id;
+use crate::vhost;
 
 /// A message that has come to its queue's home, with what is known of its way.
 pub(crate) struct Arrival {
@@ -131,7 +132,7 @@ impl Shard {
                 Some(routes) => Destination::Topic(routes),
                 None => Destination::Nowhere(PublishOutcome::NoQueue),
             },
-            Route::Anonymous => self.destination_of(now, &mut message),
+            Route::Anonymous => self.destination_of(now, slot, &mut message),
             Route::Management => Destination::Management,
             Route::Resolving | Route::Exchange => Destination::Nowhere(PublishOutcome::NoQueue),
         };
@@ -268,15 +269,18 @@ impl Shard {
     }
 
     /// Where the `to` of a message leads.
-    fn destination_of(&mut self, now: u64, message: &mut Message) -> Destination {
-        let name = match message.to().map(Address::parse) {
-            Some(Address::Queue(name) | Address::Name(name)) if name == management::ADDRESS => {
+    fn destination_of(&mut self, now: u64, slot: ConnectionSlot, message: &mut Message) -> Destination {
+        let vhost = self.connections.get_mut(slot).map_or(vhost::DEFAULT, |connection| connection.vhost());
+        let name = match message.to().map(|to| Address::parse(to).within(vhost)) {
+            Some(Address::Queue(name) | Address::Name(name))
+                if vhost::plain(&name) == management::ADDRESS =>
+            {
                 return Destination::Management;
             }
             Some(Address::Name(name)) if self.is_topic(&name) => return self.topic_of(&name),
             Some(Address::Topic(name)) => return self.topic_of(&name),
             Some(Address::Queue(name) | Address::Name(name)) => name,
-            Some(Address::Exchange { exchange, key }) if !exchange.is_empty() => {
+            Some(Address::Exchange { exchange, key }) if !vhost::plain(&exchange).is_empty() => {
                 let (exchange, key) = (exchange.into_owned(), key.unwrap_or_default().into_owned());
                 return self.destination_through(&exchange, &key, message);
             }

@@ -28,12 +28,14 @@ use crate::contradictions::contradictions_of;
 use crate::deliver::Owner;
 use crate::destinations::{Destination, DestinationRule, Destinations};
 use crate::durability::{Closing, Kept};
+use crate::event::ConnectionSlot;
 use crate::limits::{QUEUES_MAX, TURN_QUEUES_EXPIRED_MAX, TURN_QUEUES_REVIEWED_MAX};
 use crate::mail::{ConnectionId, ConsumeRequest, Ending, Mail, Refusal};
 use crate::management;
 use crate::producers::Producers;
 use crate::subscription::Subscription;
 use crate::target::HomeTarget;
+use crate::vhost;
 
 /// What the names of dynamic nodes begin with. Queues of such a name are made by no one else: who addresses a node that is gone
 /// is told so.
@@ -88,6 +90,7 @@ pub(crate) enum QueueKind {
 
 /// Whether it is a name of our making, of a node that was made for a link, of a subscription, or of a channel's replies.
 pub(crate) fn is_ours(name: &str) -> bool {
+    let name = vhost::plain(name);
     [DYNAMIC_NAMES, SUBSCRIPTIONS, REPLY_QUEUES].iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -287,7 +290,7 @@ impl Shard {
     /// Whether a queue of this shard that does not exist is made when it is needed.
     pub(crate) fn may_create(&self, name: &str) -> Result<(), Refusal> {
         let destination = self.destinations.lookup(name, None);
-        let is_nobodys = is_ours(name) || name == management::ADDRESS || has_wildcards(name);
+        let is_nobodys = is_ours(name) || vhost::plain(name) == management::ADDRESS || has_wildcards(name);
         if !destination.auto_create || is_nobodys {
             return Err(Refusal::NotFound);
         }
@@ -443,16 +446,26 @@ impl Shard {
     }
 
     /// A queue with a name of our making, whose home is this shard.
-    pub(crate) fn make_dynamic(&mut self, now: u64) -> Result<(Box<str>, QueueAt), Refusal> {
-        let name = loop {
+    pub(crate) fn make_dynamic(
+        &mut self,
+        now: u64,
+        slot: ConnectionSlot,
+    ) -> Result<(Box<str>, QueueAt), Refusal> {
+        let name = self.new_name(slot, DYNAMIC_NAMES);
+        let queue = self.declare_queue(now, &name, QueueKind::Dynamic, DestinationRule::default())?;
+        Ok((name, QueueAt { shard: self.index, queue }))
+    }
+
+    /// A name in a connection's virtual host that no queue has had, whose home is this shard.
+    pub(crate) fn new_name(&mut self, slot: ConnectionSlot, prefix: &str) -> Box<str> {
+        loop {
             self.dynamic_names += 1;
-            let name = format!("{DYNAMIC_NAMES}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
+            let name = format!("{prefix}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
+            let name = self.within(slot, &name);
             if self.home_of(&name) == self.index {
                 break name;
             }
-        };
-        let queue = self.declare_queue(now, &name, QueueKind::Dynamic, DestinationRule::default())?;
-        Ok((name.into(), QueueAt { shard: self.index, queue }))
+        }
     }
 
     /// Attaches a consumer to a queue of this shard.

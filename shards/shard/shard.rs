@@ -50,9 +50,6 @@ use crate::topology::Topology;
 use crate::turn::TurnLine;
 use crate::warnings::Warnings;
 
-/// The virtual host of every queue so far.
-pub(crate) const VIRTUAL_HOST: &str = "/";
-
 /// Why connections are closed at the end.
 pub(crate) const SHUTTING_DOWN: &str = "the broker is shutting down";
 
@@ -71,6 +68,8 @@ pub struct ShardConfig {
     pub elsewhere: Offers,
     /// The properties of destinations.
     pub destinations: Destinations,
+    /// The virtual hosts besides the default one, the same and in the same order on all shards.
+    pub vhosts: Vec<Box<str>>,
     /// Bytes of messages in all queues of this shard. When it is used up, messages are refused.
     pub memory: u64,
     /// How long a transaction may have work and not be discharged; 0: for ever. Then it is rolled back.
@@ -219,7 +218,7 @@ impl Shard {
             timers: BinaryHeap::new(),
             engine: Engine::new(Limits { hash_seed: config.boot, ..Limits::default() }),
             queues: Queues::default(),
-            topology: Topology::new(config.index, config.shards, config.boot),
+            topology: Topology::new(config.index, config.shards, config.boot, &config.vhosts),
             wanting: Vec::new(),
             buffers: Buffers::new(),
             peers: Peers::new(config.shards),

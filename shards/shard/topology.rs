@@ -33,17 +33,21 @@ use crate::connection::QueueAt;
 use crate::effect::Effect;
 use crate::limits::{BINDINGS_MAX, EXCHANGES_MAX};
 use crate::mail::{LinkRef, Mail, Refusal};
-use crate::shard::VIRTUAL_HOST;
+use crate::vhost;
 
 /// The shard that puts changes in order.
 pub(crate) const COORDINATOR: usize = 0;
 
-/// The virtual host that there is.
-pub(crate) const VHOST: VhostId = VhostId(0);
+/// The default virtual host, and one that is not there.
+const DEFAULT_VHOST: VhostId = VhostId(0);
+const NO_VHOST: VhostId = VhostId(u32::MAX);
 
 /// What a shard knows.
 pub(crate) struct Topology {
+    /// Of topics, in the default virtual host and in others, as far as there are any.
     bindings: TopicTrie<QueueAt>,
+    bindings_elsewhere: HashMap<Box<str>, TopicTrie<QueueAt>>,
+    hash_seed: u64,
     exchanges: Exchanges<QueueAt>,
     /// Topics that live as long as a link.
     temporary: HashSet<Arc<str>>,
@@ -198,7 +202,7 @@ impl Bound {
 }
 
 impl Topology {
-    pub(crate) fn new(index: usize, shards: usize, hash_seed: u64) -> Self {
+    pub(crate) fn new(index: usize, shards: usize, hash_seed: u64, vhosts: &[Box<str>]) -> Self {
         let coordination = Coordination {
             count: 0,
             bound: Bound::default(),
@@ -206,10 +210,16 @@ impl Topology {
             waiting: VecDeque::new(),
         };
         let mut exchanges = Exchanges::new(hash_seed);
-        let added = exchanges.apply(&ExchangeChange::AddVhost(VIRTUAL_HOST.into()));
-        debug_assert!(added.is_ok() && exchanges.vhost(VIRTUAL_HOST) == Some(VHOST));
+        // In the same order on all shards, so that they have the same ids.
+        for vhost in std::iter::once(vhost::DEFAULT).chain(vhosts.iter().map(|name| &**name)) {
+            let added = exchanges.apply(&ExchangeChange::AddVhost(vhost.into()));
+            debug_assert!(added.is_ok());
+        }
+        debug_assert!(exchanges.vhost(vhost::DEFAULT) == Some(DEFAULT_VHOST));
         Topology {
             bindings: TopicTrie::new(hash_seed),
+            bindings_elsewhere: HashMap::new(),
+            hash_seed,
             exchanges,
             temporary: HashSet::new(),
             taken: 0,
@@ -230,12 +240,20 @@ impl Topology {
 
     /// The queues that get what is published to the topic, each once.
     pub(crate) fn matches(&mut self, topic: &str, mut found: impl FnMut(QueueAt)) {
-        self.bindings.matches(topic, |at| found(*at));
+        let (vhost, plain) = vhost::parts(topic);
+        let bindings = match vhost {
+            vhost::DEFAULT => Some(&mut self.bindings),
+            other => self.bindings_elsewhere.get_mut(other),
+        };
+        if let Some(bindings) = bindings {
+            bindings.matches(plain, |at| found(*at));
+        }
     }
 
     /// What has been looked up since this was asked last, in work of a turn.
     pub(crate) fn take_work(&mut self) -> u64 {
-        self.bindings.take_work() + self.exchanges.take_work()
+        let elsewhere: u64 = self.bindings_elsewhere.values_mut().map(TopicTrie::take_work).sum();
+        self.bindings.take_work() + elsewhere + self.exchanges.take_work()
     }
 
     /// The queues that get what is published to an exchange with these keys, each once. None: there is no such exchange.
@@ -246,22 +264,44 @@ impl Topology {
         headers: &impl HeaderReader,
         found: impl FnMut(Found<'_, QueueAt>),
     ) -> Option<RoutedBy> {
-        self.exchanges.route(VHOST, exchange, keys, headers, found)
+        let (vhost, exchange) = self.place(exchange);
+        self.exchanges.route(vhost, exchange, keys, headers, found)
     }
 
     /// The exchange, if it is there.
     pub(crate) fn check_exists(&self, exchange: &str) -> Result<&Declaration, exchanges::Refusal> {
-        self.exchanges.check_exists(VHOST, exchange)
+        let (vhost, exchange) = self.place(exchange);
+        self.exchanges.check_exists(vhost, exchange)
+    }
+
+    /// The virtual host of this name, as it is kept.
+    pub(crate) fn vhost(&self, name: &str) -> Option<&Arc<str>> {
+        self.exchanges.vhost_name(self.exchanges.vhost(name)?)
+    }
+
+    /// The name of one.
+    pub(crate) fn vhost_name(&self, vhost: VhostId) -> &str {
+        self.exchanges.vhost_name(vhost).map_or(vhost::DEFAULT, |name| name)
+    }
+
+    /// In which virtual host something is, and what it is called there.
+    pub(crate) fn place<'a>(&self, name: &'a str) -> (VhostId, &'a str) {
+        match vhost::parts(name) {
+            (vhost::DEFAULT, name) => (DEFAULT_VHOST, name),
+            (vhost, name) => (self.exchanges.vhost(vhost).unwrap_or(NO_VHOST), name),
+        }
     }
 
     /// The same, if clients may publish to it.
     pub(crate) fn check_publish(&self, exchange: &str) -> Result<&Declaration, exchanges::Refusal> {
-        self.exchanges.check_publish(VHOST, exchange)
+        let (vhost, exchange) = self.place(exchange);
+        self.exchanges.check_publish(vhost, exchange)
     }
 
     /// Whether a binding that is there outlives a restart.
     pub(crate) fn is_binding_durable(&self, binding: &Binding<QueueAt>) -> bool {
-        let is_durable = |exchange| self.check_exists(exchange).is_ok_and(|it| it.is_durable);
+        let is_durable =
+            |exchange| self.exchanges.check_exists(binding.vhost, exchange).is_ok_and(|it| it.is_durable);
         is_durable(&binding.source)
             && match &binding.destination {
                 End::Queue { is_durable, .. } => *is_durable,
@@ -296,7 +336,8 @@ impl Topology {
                 ExchangeChange::Bind(_) => (is_bound_out, "bindings"),
                 ExchangeChange::Declare(asked) => {
                     let is_full = self.exchanges.exchange_count() >= EXCHANGES_MAX;
-                    (is_full && self.check_exists(&asked.name).is_err(), "exchanges")
+                    let is_new = self.exchanges.check_exists(asked.vhost, &asked.name).is_err();
+                    (is_full && is_new, "exchanges")
                 }
                 ExchangeChange::AddVhost(_)
                 | ExchangeChange::RemoveVhost(_)
@@ -324,14 +365,30 @@ impl Topology {
         self.coordination.as_ref().map(|coordination| coordination.bound.topics.capacity())
     }
 
+    /// The bindings of topics that a pattern is among, and the pattern within its virtual host.
+    fn bindings_of<'a>(&mut self, pattern: &'a str) -> (&mut TopicTrie<QueueAt>, &'a str) {
+        match vhost::parts(pattern) {
+            (vhost::DEFAULT, plain) => (&mut self.bindings, plain),
+            (vhost, plain) => {
+                let seed = self.hash_seed;
+                let made = || TopicTrie::new(seed);
+                (self.bindings_elsewhere.entry(vhost.into()).or_insert_with(made), plain)
+            }
+        }
+    }
+
     /// What is refused has changed nothing. `is_changed` is false: it was so already.
     fn apply(&mut self, change: &Change) -> Result<Applied<QueueAt>, exchanges::Refusal> {
         let is_changed = match change {
             Change::Bind { pattern, queue } => {
-                self.bindings.insert(pattern.as_bytes(), *queue);
+                let (bindings, plain) = self.bindings_of(pattern);
+                bindings.insert(plain.as_bytes(), *queue);
                 true
             }
-            Change::Unbind { pattern, queue } => self.bindings.remove(pattern.as_bytes(), queue),
+            Change::Unbind { pattern, queue } => {
+                let (bindings, plain) = self.bindings_of(pattern);
+                bindings.remove(plain.as_bytes(), queue)
+            }
             Change::MakeTopic(topic) => self.temporary.insert(topic.clone()),
             Change::EndTopic(topic) => self.temporary.remove(topic),
             Change::Exchanges { change, .. } => return self.exchanges.apply(change),

@@ -24,10 +24,11 @@ pub struct ChannelClient {
 }
 
 impl ChannelClient {
-    pub(crate) fn new(now: u64) -> Self {
+    pub(crate) fn new(now: u64, vhost: &str) -> Self {
         let login = Login::Plain { user: "sim".into(), password: "".into() };
+        let config = Config { login, virtual_host: vhost.into(), ..Config::default() };
         ChannelClient {
-            protocol: Connection::client(Config { login, ..Config::default() }, now),
+            protocol: Connection::client(config, now),
             input: Vec::new(),
             is_open: false,
             seen: Vec::new(),

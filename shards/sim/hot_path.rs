@@ -83,6 +83,7 @@ impl HotPath {
             loopback: offers.clone(),
             elsewhere: offers,
             destinations: Destinations::new(Vec::new(), true),
+            vhosts: Vec::new(),
             memory: 1 << 40,
             transaction_timeout_us: 0,
         });

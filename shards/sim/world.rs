@@ -24,6 +24,8 @@ pub struct Setup {
     pub shards: usize,
     pub seed: u64,
     pub rules: Vec<DestinationRule>,
+    /// The virtual hosts besides the default one.
+    pub vhosts: Vec<Box<str>>,
     pub auto_create: bool,
     /// Bytes of messages that a shard takes.
     pub memory: u64,
@@ -51,6 +53,7 @@ impl Setup {
             shards,
             seed: 1,
             rules: Vec::new(),
+            vhosts: Vec::new(),
             auto_create: true,
             memory: u64::MAX / 2,
             message_size_max: amqp10::Config::default().max_message_size,
@@ -221,6 +224,7 @@ impl World {
                 loopback: offers.clone(),
                 elsewhere: offers.clone(),
                 destinations: Destinations::new(setup.rules.clone(), setup.auto_create),
+                vhosts: setup.vhosts.clone(),
                 memory: setup.memory,
                 transaction_timeout_us: setup.transaction_timeout_us,
             })
@@ -251,14 +255,27 @@ impl World {
         client
     }
 
+    /// The same, in this virtual host.
+    pub fn connect_in(&mut self, shard: usize, vhost: &str) -> usize {
+        let config =
+            amqp10::Config { hostname: Some(format!("vhost:{vhost}").into()), ..self.client_config.clone() };
+        let client = self.open_with(shard, config);
+        self.run();
+        client
+    }
+
     /// A client on its way: this shard accepts it, and nothing further is waited for.
     pub fn open(&mut self, shard: usize) -> usize {
         self.open_as(shard, "client")
     }
 
     fn open_as(&mut self, shard: usize, container: &str) -> usize {
-        let client = self.clients.len();
         let config = amqp10::Config { container_id: container.into(), ..self.client_config.clone() };
+        self.open_with(shard, config)
+    }
+
+    fn open_with(&mut self, shard: usize, config: amqp10::Config) -> usize {
+        let client = self.clients.len();
         self.clients.push(Client::new(config, self.now));
         self.accept(shard, client);
         // Without a login all is sent at once.
@@ -271,9 +288,14 @@ impl World {
 
     /// A client that speaks 0-9-1, accepted by this shard.
     pub fn connect_channels(&mut self, shard: usize) -> usize {
+        self.connect_channels_in(shard, "/")
+    }
+
+    /// The same, in this virtual host.
+    pub fn connect_channels_in(&mut self, shard: usize, vhost: &str) -> usize {
         let number = self.clients.len();
         self.clients.push(Client::new(self.client_config.clone(), self.now));
-        self.channel_clients.insert(number, ChannelClient::new(self.now));
+        self.channel_clients.insert(number, ChannelClient::new(self.now, vhost));
         self.accept(shard, number);
         self.run();
         number

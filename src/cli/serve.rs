@@ -1,5 +1,6 @@
 //! `corelane serve`: the flags and variables as a layer of settings, and the start of the broker.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -183,6 +184,8 @@ Configuration file:
     [destinations.\"orders.audit\"]
     exclusive = true        # one active consumer, the others stand by
 
+    [vhosts.blue]           # a virtual host beside \"/\"; read at the start alone
+
   `corelane help destinations` explains all of these properties.
 
 Signals:
@@ -231,6 +234,7 @@ impl ServeArguments {
             memory: self.memory,
             log: self.log,
             destinations: Tables::default(),
+            vhosts: BTreeMap::new(),
         }
     }
 

@@ -233,6 +233,22 @@ fn listening_to_the_network_needs_users_or_a_word() {
 }
 
 #[test]
+fn virtual_hosts_are_declared_by_name() {
+    let check = |text: &str, expected: Result<&[&str], &str>| match (settings(text), expected) {
+        (Ok(settings), Ok(expected)) => {
+            let names: Vec<&str> = settings.vhosts.iter().map(|name| &**name).collect();
+            assert_eq!(names, expected, "{text:?}");
+        }
+        (Err(error), Err(part)) => assert!(error.to_string().contains(part), "lacks {part:?}: {error}"),
+        (got, expected) => panic!("{text:?}: {got:?}, expected {expected:?}"),
+    };
+    check("", Ok(&[]));
+    check("[vhosts.blue]\n[vhosts.\"a/b\"]\n[vhosts.\"/\"]", Ok(&["a/b", "blue"]));
+    check("[vhosts.\"\"]", Err("cannot be a virtual host"));
+    check("[vhosts.\"a\\u001fb\"]", Err("no control characters"));
+}
+
+#[test]
 fn logs() {
     let check = |text: &str, expected: Result<(&str, bool), ()>| {
         let got = parse_log(text).map(|log| (log.filter, log.json)).map_err(|_| ());

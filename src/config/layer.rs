@@ -4,6 +4,7 @@
 //! range. `flag > environment > file > default` is `flags.over(file)` and then the defaults; clap puts the environment
 //! under the flags. Left out: what a default is (`config`).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,14 @@ pub struct Layer {
     #[serde(deserialize_with = "log")]
     pub log: Option<LogSettings>,
     pub destinations: Tables,
+    /// Virtual hosts besides the default one.
+    pub vhosts: BTreeMap<String, VhostTable>,
 }
+
+/// What is said of a virtual host: that it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VhostTable {}
 
 /// Why a configuration file is not usable. The message is complete: file, place, reason, what is allowed.
 #[derive(Debug)]
@@ -176,6 +184,7 @@ impl Layer {
             max_message_size: self.max_message_size.or(below.max_message_size),
             memory: self.memory.or(below.memory),
             log: self.log.or(below.log),
+            vhosts: if self.vhosts.is_empty() { below.vhosts } else { self.vhosts },
             destinations: if self.destinations.rules.is_empty() {
                 below.destinations
             } else {

@@ -52,6 +52,7 @@ impl ServeSettings {
             loopback: self.offers(true, shards),
             elsewhere: self.offers(false, shards),
             destinations: self.destinations.clone(),
+            vhosts: self.vhosts.clone(),
             memory: self.limits.memory / shards as u64,
             transaction_timeout_us: self.limits.transaction_timeout_us.unwrap_or(0),
         }

@@ -31,7 +31,7 @@ use super::values::type_name;
 use crate::address::exchange_address;
 use crate::destinations::{DestinationRule, OverflowRule};
 use crate::properties;
-use crate::shard::VIRTUAL_HOST;
+use crate::vhost::InVhost;
 
 const MESSAGE_TTL: &str = "x-message-ttl";
 const EXPIRES: &str = "x-expires";
@@ -262,7 +262,8 @@ impl Declared {
 
 fn inequivalent(name: &str, queue: &str, asked: impl fmt::Display, found: impl fmt::Display) -> Refused {
     let text = format!(
-        "inequivalent arg '{name}' for queue '{queue}' in vhost '{VIRTUAL_HOST}': received {asked} but current is {found}"
+        "inequivalent arg '{name}' for queue {}: received {asked} but current is {found}",
+        InVhost(queue)
     );
     Refused::Precondition(text.into())
 }
@@ -353,7 +354,7 @@ impl<'a> Argument<'a> {
 
     fn invalid(&self, why: impl fmt::Display) -> Refused {
         let Argument { queue, name, .. } = self;
-        let text = format!("invalid arg '{name}' for queue '{queue}' in vhost '{VIRTUAL_HOST}': {why}");
+        let text = format!("invalid arg '{name}' for queue {}: {why}", InVhost(queue));
         Refused::Precondition(text.into())
     }
 }

@@ -18,7 +18,7 @@ use crate::Shard;
 use crate::connection::QueueAt;
 use crate::event::ConnectionSlot;
 use crate::mail::Refusal;
-use crate::topology::{self, Then, VHOST};
+use crate::topology::{self, Then};
 
 /// What a queue is bound by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,10 +90,11 @@ impl Shard {
             self.define(queue);
         }
         let uid = self.queues.uid(queue);
+        let (vhost, _) = self.topology.place(name);
         let Bond { exchange, key, arguments, is_wanted } = bond;
         let at = QueueAt { shard: self.index, queue };
         let destination = End::Queue { queue: at, name: name.into(), is_durable };
-        let binding = Binding { vhost: VHOST, source: exchange, destination, key, arguments };
+        let binding = Binding { vhost, source: exchange, destination, key, arguments };
         let change = Box::new(if is_wanted { Change::Bind(binding) } else { Change::Unbind(binding) });
         let then = Then::Answer { mark, to, channel, reply: QueueReply::Done };
         self.propose(now, topology::Change::Exchanges { change, uid }, Some(then));

@@ -18,7 +18,7 @@ use crate::connection::{DynamicNode, Link, Producer, QueueAt, Route};
 use crate::event::ConnectionSlot;
 use crate::mail::{ConnectionId, Mail, Refusal, SaslStep};
 use crate::protocol::Protocol;
-use crate::shard::VIRTUAL_HOST;
+use crate::vhost::InVhost;
 
 /// The channels of a connection, and what lives as long as it does.
 #[derive(Debug, Default)]
@@ -81,13 +81,14 @@ impl ChannelFault {
     }
 
     pub(crate) fn not_found(queue: &str) -> Self {
-        Self::new(ReplyCode::NotFound, format!("no queue '{queue}' in vhost '{VIRTUAL_HOST}'"))
+        Self::new(ReplyCode::NotFound, format!("no queue {}", InVhost(queue)))
     }
 
     pub(crate) fn locked(queue: &str) -> Self {
         let text = format!(
-            "cannot obtain exclusive access to locked queue '{queue}' in vhost '{VIRTUAL_HOST}': it belongs to another connection, or \
-             its exclusive property is not the one it was declared with"
+            "cannot obtain exclusive access to locked queue {}: it belongs to another connection, or its exclusive property is not \
+             the one it was declared with",
+            InVhost(queue)
         );
         Self::new(ReplyCode::ResourceLocked, text)
     }
@@ -106,19 +107,19 @@ impl ChannelFault {
             Refusal::NotFound => Self::not_found(queue),
             Refusal::Exclusive => Self::locked(queue),
             Refusal::InUse => {
-                let text = format!("queue '{queue}' in vhost '{VIRTUAL_HOST}' in exclusive use");
+                let text = format!("queue {} in exclusive use", InVhost(queue));
                 Self::new(ReplyCode::AccessRefused, text)
             }
             Refusal::ResourceLimit => Self::precondition(format!(
-                "no room for another queue or consumer on the shard of queue '{queue}' in vhost '{VIRTUAL_HOST}'"
+                "no room for another queue or consumer on the shard of queue {}",
+                InVhost(queue)
             )),
             Refusal::Priorities => Self::precondition(format!(
-                "the consumers of queue '{queue}' in vhost '{VIRTUAL_HOST}' have too many different priorities: 64 are allowed"
+                "the consumers of queue {} have too many different priorities: 64 are allowed",
+                InVhost(queue)
             )),
             Refusal::Filters | Refusal::InvalidFilter | Refusal::Locked | Refusal::Stolen => {
-                Self::precondition(format!(
-                    "queue '{queue}' in vhost '{VIRTUAL_HOST}' is in use on other terms"
-                ))
+                Self::precondition(format!("queue {} is in use on other terms", InVhost(queue)))
             }
         }
     }
@@ -228,11 +229,13 @@ impl Shard {
     }
 
     fn on_opened_0_9_1(&mut self, slot: ConnectionSlot, virtual_host: ShortStr<'_>) {
+        let vhost = virtual_host.as_str().and_then(|name| self.topology.vhost(name)).cloned();
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Protocol::Amqp091(protocol) = &mut connection.protocol else { return };
         connection.container = protocol.connection_name().into();
-        if virtual_host == VIRTUAL_HOST {
+        if let Some(vhost) = vhost {
             protocol.accept_open();
+            connection.enter(vhost);
         } else {
             let text = &format!("vhost {virtual_host} not found");
             protocol.close(Some(amqp091::ErrorSpec { reply_code: ReplyCode::NotAllowed, text }));
@@ -309,7 +312,11 @@ impl Shard {
             _ => queue,
         };
         // A queue that has another name cannot be there.
-        last.as_str().map(Into::into).ok_or_else(|| ChannelFault::not_found(&last.to_string()))
+        let name = last.as_str().map(Box::<str>::from).ok_or_else(|| last.to_string());
+        match name {
+            Ok(name) => Ok(self.within(slot, &name)),
+            Err(name) => Err(ChannelFault::not_found(&self.within(slot, &name))),
+        }
     }
 
     /// A channel's request, which is answered by [`Self::on_channel_answer`].

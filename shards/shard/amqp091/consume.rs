@@ -20,6 +20,7 @@ use crate::limits::PROPERTIES_BYTES_MAX;
 use crate::mail::{ChannelTerms, ConsumeRequest, DeliveryCounts, Mail};
 use crate::message::Message;
 use crate::protocol::Protocol;
+use crate::vhost;
 
 impl Shard {
     pub(crate) fn on_consume_0_9_1(
@@ -264,7 +265,7 @@ pub(crate) fn write(
     let Some(Some(Link::Consumer(consumer))) = links.get_mut(link.0 as usize) else {
         return Written::NotReady;
     };
-    let queue = consumer.channel.as_ref().map_or("", |channel| &channel.queue);
+    let queue = consumer.channel.as_ref().map_or("", |channel| vhost::plain(&channel.queue));
     let addition = Addition { queue, delivery_count: 0, properties_bytes_max: PROPERTIES_BYTES_MAX };
     let basic = translator.basic(message, addition);
     let outgoing = amqp091::Outgoing {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use corelane_engine::exchanges::{
     Arguments, Binding, Change, Declaration, End, HeaderReader, HeaderValue, OwnedValue,
-    Property as RoutedProperty, Refusal, RoutedBy,
+    Property as RoutedProperty, Refusal, RoutedBy, VhostId,
 };
 use corelane_protocol::amqp091::{LinkId, SessionId};
 use corelane_wire::amqp10::{Map, Property, Value};
@@ -21,7 +21,7 @@ use crate::event::ConnectionSlot;
 use crate::fan_out::Routes;
 use crate::limits::EXCHANGE_ARGUMENTS_BYTES_MAX;
 use crate::message::Message;
-use crate::topology::{self, NotMade, Then, VHOST};
+use crate::topology::{self, NotMade, Then};
 
 /// The header that says for how long exchanges of the type `x-delayed-message` hold a message back.
 pub(super) const X_DELAY: &str = "x-delay";
@@ -188,13 +188,14 @@ impl Shard {
     ) -> Result<(), ChannelFault> {
         let name = name_of(declare.exchange)?;
         if declare.passive {
-            self.topology.check_exists(name).map_err(|refusal| ChannelFault::of_exchange(&refusal))?;
+            let name = self.within(slot, name);
+            self.topology.check_exists(&name).map_err(|refusal| ChannelFault::of_exchange(&refusal))?;
             self.answer_at_once(now, slot, session);
             return Ok(());
         }
         let kind = declare.kind.as_str().unwrap_or_default();
         let change = Change::Declare(Declaration {
-            vhost: VHOST,
+            vhost: self.vhost_id(slot),
             name: name.into(),
             kind: kind.into(),
             is_durable: declare.durable,
@@ -214,7 +215,7 @@ impl Shard {
         delete: &exchange::Delete<'_>,
     ) -> Result<(), ChannelFault> {
         let exchange = name_of(delete.exchange)?.into();
-        let change = Change::Delete { vhost: VHOST, exchange, if_unused: delete.if_unused };
+        let change = Change::Delete { vhost: self.vhost_id(slot), exchange, if_unused: delete.if_unused };
         self.request_change(now, slot, session, change);
         Ok(())
     }
@@ -227,7 +228,7 @@ impl Shard {
         bind: &exchange::Bind<'_>,
     ) -> Result<(), ChannelFault> {
         let exchange::Bind { source, destination, routing_key, arguments, .. } = *bind;
-        let binding = binding_of((source, destination), routing_key, arguments)?;
+        let binding = binding_of(self.vhost_id(slot), (source, destination), routing_key, arguments)?;
         self.request_change(now, slot, session, Change::Bind(binding));
         Ok(())
     }
@@ -240,9 +241,15 @@ impl Shard {
         unbind: &exchange::Unbind<'_>,
     ) -> Result<(), ChannelFault> {
         let exchange::Unbind { source, destination, routing_key, arguments, .. } = *unbind;
-        let binding = binding_of((source, destination), routing_key, arguments)?;
+        let binding = binding_of(self.vhost_id(slot), (source, destination), routing_key, arguments)?;
         self.request_change(now, slot, session, Change::Unbind(binding));
         Ok(())
+    }
+
+    /// The virtual host of a connection.
+    fn vhost_id(&mut self, slot: ConnectionSlot) -> VhostId {
+        let name = self.within(slot, "");
+        self.topology.place(&name).0
     }
 
     /// Asks all shards for what a channel asks for.
@@ -284,10 +291,11 @@ impl Shard {
         if let Some(routes) = kept.filter(|_| !has_others) {
             return Ok(routes);
         }
-        self.topology.check_publish(exchange).map_err(|refusal| ChannelFault::of_exchange(&refusal))?;
+        let known = &*self.within(slot, exchange);
+        self.topology.check_publish(known).map_err(|refusal| ChannelFault::of_exchange(&refusal))?;
         let keys: Vec<&[u8]> = std::iter::once(key).chain(published.further_keys()).collect();
         let headers = ByProperties(published.properties());
-        let Some((routes, by)) = self.look_up_exchange(exchange, &keys, &headers) else {
+        let Some((routes, by)) = self.look_up_exchange(known, &keys, &headers) else {
             return Ok(Arc::new(Routes::none()));
         };
         if by == RoutedBy::Keys
@@ -302,12 +310,13 @@ impl Shard {
 
 /// From the first exchange to the second.
 fn binding_of(
+    vhost: VhostId,
     (source, destination): (ShortStr<'_>, ShortStr<'_>),
     routing_key: ShortStr<'_>,
     arguments: Table<'_>,
 ) -> Result<Binding<QueueAt>, ChannelFault> {
     Ok(Binding {
-        vhost: VHOST,
+        vhost,
         source: name_of(source)?.into(),
         destination: End::Exchange(name_of(destination)?.into()),
         key: routing_key.as_bytes().into(),

@@ -24,6 +24,7 @@ use crate::mail::{HandoffMessage, HandoffTarget, PublishOutcome};
 use crate::message::Message;
 use crate::protocol::Protocol;
 use crate::publish::{Delivery, Destination};
+use crate::vhost;
 
 impl From<Refusal<'_>> for ChannelFault {
     fn from(refusal: Refusal<'_>) -> Self {
@@ -127,9 +128,11 @@ impl Shard {
         }
         if published.further_keys().next().is_some() {
             let keys = std::iter::once(routing_key.as_bytes()).chain(published.further_keys());
-            return Ok(queues_named(keys, is_mandatory));
+            let connection = self.connections.get_mut(slot);
+            let vhost = connection.map_or(vhost::DEFAULT, |connection| connection.vhost());
+            return Ok(queues_named(vhost, keys, is_mandatory));
         }
-        Ok(routing_key.as_str().and_then(|name| self.queue_of_key(slot, link, name, is_mandatory)))
+        Ok(routing_key.as_str().and_then(|key| self.queue_of_key(slot, link, key, is_mandatory)))
     }
 
     /// The default exchange leads to the queue of the key's name.
@@ -137,9 +140,11 @@ impl Shard {
         &mut self,
         slot: ConnectionSlot,
         link: LinkId,
-        name: &str,
+        key: &str,
         is_mandatory: bool,
     ) -> Option<Destination> {
+        let vhost = self.connections.get_mut(slot).and_then(|connection| connection.vhost.clone());
+        let name = &*vhost::within(vhost.as_deref().unwrap_or(vhost::DEFAULT), key);
         let home = self.home_of(name);
         if home == self.index {
             let queue = self.queues.find(name)?;
@@ -324,9 +329,14 @@ impl Shard {
 }
 
 /// The queues of these names, each once; none: no key is a name.
-fn queues_named<'a>(keys: impl Iterator<Item = &'a [u8]>, is_mandatory: bool) -> Option<Destination> {
+fn queues_named<'a>(
+    vhost: &str,
+    keys: impl Iterator<Item = &'a [u8]>,
+    is_mandatory: bool,
+) -> Option<Destination> {
     let mut names: Vec<Arc<str>> = Vec::new();
-    for name in keys.filter_map(|key| std::str::from_utf8(key).ok()) {
+    for key in keys.filter_map(|key| std::str::from_utf8(key).ok()) {
+        let name = vhost::within(vhost, key);
         if names.iter().all(|known| **known != *name) {
             names.push(name.into());
         }

@@ -20,7 +20,7 @@ use crate::event::ConnectionSlot;
 use crate::limits::PURGE_STEPS_MAX;
 use crate::mail::{ConnectionId, Mail, Refusal};
 use crate::queues::{QueueKind, QueueNode, is_ours};
-use crate::shard::VIRTUAL_HOST;
+use crate::vhost::{self, InVhost};
 
 /// What only the broker's queues are called.
 const RESERVED: &str = "amq.";
@@ -66,7 +66,7 @@ impl QueueReply {
     pub(crate) fn as_reply(&self) -> Reply<'_> {
         match self {
             QueueReply::Declared { name, messages, consumers, .. } => Reply::Declared {
-                queue: ShortStr::cut(name),
+                queue: ShortStr::cut(vhost::plain(name)),
                 message_count: *messages,
                 consumer_count: *consumers,
             },
@@ -107,9 +107,10 @@ impl Shard {
         // Those queues are there or not.
         let passive = passive || queue.as_str().is_some_and(|name| name.starts_with(REPLY_QUEUES));
         let is_new = queue.is_empty() && !passive;
-        let name = if is_new { self.new_name(GENERATED) } else { self.queue_name(slot, session, queue)? };
+        let name =
+            if is_new { self.new_name(slot, GENERATED) } else { self.queue_name(slot, session, queue)? };
         if !passive {
-            check_name(&name, is_new)?;
+            check_name(vhost::plain(&name), is_new)?;
         }
         let arguments = if passive { Table::default() } else { declare.arguments };
         let mut unknown = None;
@@ -127,17 +128,6 @@ impl Shard {
         let declaration = Declaration { passive, exclusive, declared };
         self.request_queue(now, slot, session, name, QueueRequest::Declare(Box::new(declaration)));
         Ok(())
-    }
-
-    /// A name that no queue has had, whose home is this shard.
-    pub(super) fn new_name(&mut self, prefix: &str) -> Box<str> {
-        loop {
-            self.dynamic_names += 1;
-            let name = format!("{prefix}{:x}-{}-{:x}", self.boot, self.index, self.dynamic_names);
-            if self.home_of(&name) == self.index {
-                break name.into();
-            }
-        }
     }
 }
 
@@ -210,7 +200,7 @@ impl Shard {
         declaration: Declaration,
     ) -> Result<QueueReply, ChannelFault> {
         let fault = |refusal| ChannelFault::of(refusal, name);
-        let found = match name.starts_with(REPLY_QUEUES) {
+        let found = match vhost::plain(name).starts_with(REPLY_QUEUES) {
             // Who is to answer may look whether somebody waits for it.
             true => self.queues.find(name).ok_or(Refusal::NotFound),
             false => self.queue_for(channel.connection, name),
@@ -268,9 +258,7 @@ impl Shard {
             Err(Refusal::NotFound) => return Ok(QueueReply::Removed { messages: 0 }),
             Err(refusal) => return Err(ChannelFault::of(refusal, name)),
         };
-        let refused = |why: &str| {
-            Err(ChannelFault::precondition(format!("queue '{name}' in vhost '{VIRTUAL_HOST}' {why}")))
-        };
+        let refused = |why: &str| Err(ChannelFault::precondition(format!("queue {} {why}", InVhost(name))));
         if if_unused && self.queues.get(queue).is_some_and(|node| node.consumers > 0) {
             return refused("in use");
         }

@@ -13,6 +13,7 @@ use super::{Declared, Published};
 use crate::Shard;
 use crate::event::ConnectionSlot;
 use crate::mail::ConnectionId;
+use crate::vhost;
 
 /// What channels call their own replies.
 pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
@@ -36,7 +37,7 @@ impl Shard {
         if known.flatten().is_some() {
             return Err(ChannelFault::precondition("reply consumer already set"));
         }
-        let name = self.new_name(REPLY_QUEUES);
+        let name = self.new_name(slot, REPLY_QUEUES);
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(name) };
         if let Some(reply_to) = connection.channels.reply_to_mut(session) {
             *reply_to = Some(name.clone());
@@ -51,7 +52,7 @@ impl Shard {
 
     /// The consumer of a connection's own reply queue could not be attached.
     pub(super) fn drop_reply_queue(&mut self, now: u64, owner: ConnectionId, name: &str) {
-        if name.starts_with(REPLY_QUEUES)
+        if vhost::plain(name).starts_with(REPLY_QUEUES)
             && let Ok(queue) = self.queue_for(owner, name)
         {
             self.delete_queue(now, queue);
@@ -74,7 +75,8 @@ impl Shard {
         let Some(name) = name else {
             return Err(ChannelFault::precondition("fast reply consumer does not exist"));
         };
-        Properties { reply_to: Some(ShortStr::cut(name)), ..*published.properties() }.encode(out);
+        Properties { reply_to: Some(ShortStr::cut(vhost::plain(name))), ..*published.properties() }
+            .encode(out);
         Ok(())
     }
 

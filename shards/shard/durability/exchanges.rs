@@ -21,7 +21,8 @@ use crate::Shard;
 use crate::amqp091::arguments_of;
 use crate::connection::QueueAt;
 use crate::effect::Effect;
-use crate::topology::{self, Then, VHOST};
+use crate::topology::{self, Then, Topology};
+use crate::vhost;
 
 /// The kinds of definitions, as they are written, beside those of queues.
 const EXCHANGE: u8 = 4;
@@ -92,10 +93,10 @@ impl Definitions {
 }
 
 /// What is written of an exchange.
-fn exchange_record(declaration: &Declaration) -> Bytes {
+fn exchange_record(topology: &Topology, declaration: &Declaration) -> Bytes {
     let mut bytes = Vec::new();
     let mut list = ListWriter::new(&mut bytes);
-    list.field(&&*declaration.name);
+    list.field(&&*vhost::within(topology.vhost_name(declaration.vhost), &*declaration.name));
     list.field(&&*declaration.kind);
     list.field(&declaration.is_auto_delete);
     list.field(&declaration.is_internal);
@@ -104,7 +105,7 @@ fn exchange_record(declaration: &Declaration) -> Bytes {
     bytes.into()
 }
 
-fn read_exchange(bytes: &[u8]) -> Option<Declaration> {
+fn read_exchange(topology: &Topology, bytes: &[u8]) -> Option<Declaration> {
     let Ok(Value::List(list)) = Value::decode(bytes) else { return None };
     let fields: Vec<Value<'_>> = list.iter().flatten().collect();
     let [
@@ -117,8 +118,9 @@ fn read_exchange(bytes: &[u8]) -> Option<Declaration> {
     else {
         return None;
     };
+    let (vhost, name) = topology.place(name);
     Some(Declaration {
-        vhost: VHOST,
+        vhost,
         name: name.into(),
         kind: kind.into(),
         is_durable: true,
@@ -129,14 +131,14 @@ fn read_exchange(bytes: &[u8]) -> Option<Declaration> {
 }
 
 /// What is written of a binding, but for its queue's uid.
-fn binding_record(binding: &Binding<QueueAt>) -> Bytes {
+fn binding_record(topology: &Topology, binding: &Binding<QueueAt>) -> Bytes {
     let (is_queue, destination) = match &binding.destination {
         End::Queue { name, .. } => (true, name),
         End::Exchange(name) => (false, name),
     };
     let mut bytes = Vec::new();
     let mut list = ListWriter::new(&mut bytes);
-    list.field(&&*binding.source);
+    list.field(&&*vhost::within(topology.vhost_name(binding.vhost), &*binding.source));
     list.field(&is_queue);
     list.field(&&**destination);
     list.field(&Value::Binary(&binding.key));
@@ -146,7 +148,7 @@ fn binding_record(binding: &Binding<QueueAt>) -> Bytes {
 }
 
 /// A binding to the queue, or without one between exchanges.
-fn read_binding(bytes: &[u8], queue: Option<QueueAt>) -> Option<Binding<QueueAt>> {
+fn read_binding(topology: &Topology, bytes: &[u8], queue: Option<QueueAt>) -> Option<Binding<QueueAt>> {
     let Ok(Value::List(list)) = Value::decode(bytes) else { return None };
     let fields: Vec<Value<'_>> = list.iter().flatten().collect();
     let [
@@ -163,8 +165,9 @@ fn read_binding(bytes: &[u8], queue: Option<QueueAt>) -> Option<Binding<QueueAt>
         Some(queue) => End::Queue { queue, name: destination.into(), is_durable: true },
         None => End::Exchange(destination.into()),
     };
+    let (vhost, source) = topology.place(source);
     Some(Binding {
-        vhost: VHOST,
+        vhost,
         source: source.into(),
         destination,
         key: key.into(),
@@ -195,12 +198,22 @@ impl Shard {
         }
         match change {
             Change::Declare(declaration) if declaration.is_durable => {
-                self.define_part(EXCHANGE, &declaration.name, exchange_record(declaration), 0);
+                self.define_part(
+                    EXCHANGE,
+                    &declaration.name,
+                    exchange_record(&self.topology, declaration),
+                    0,
+                );
             }
             Change::Bind(binding) if self.topology.is_binding_durable(binding) => {
                 let queue = if let End::Queue { .. } = binding.destination { uid } else { Some(0) };
                 if let Some(queue) = queue {
-                    self.define_part(BINDING, &binding.source, binding_record(binding), queue);
+                    self.define_part(
+                        BINDING,
+                        &binding.source,
+                        binding_record(&self.topology, binding),
+                        queue,
+                    );
                 }
             }
             Change::AddVhost(_)
@@ -212,10 +225,10 @@ impl Shard {
             | Change::RemoveQueue(_) => {}
         }
         for (binding, _) in applied.bindings.iter().filter(|(_, is_durable)| *is_durable) {
-            self.undefine_part(&binding_record(binding));
+            self.undefine_part(&binding_record(&self.topology, binding));
         }
         for exchange in applied.exchanges.iter().filter(|exchange| exchange.is_durable) {
-            self.undefine_part(&exchange_record(exchange));
+            self.undefine_part(&exchange_record(&self.topology, exchange));
         }
     }
 
@@ -279,11 +292,11 @@ impl Shard {
         exchanges.sort_unstable();
         between.sort_unstable();
         for uid in exchanges {
-            let declaration = self.said_of_part(uid).and_then(|said| read_exchange(&said));
+            let declaration = self.said_of_part(uid).and_then(|said| read_exchange(&self.topology, &said));
             self.restore_part(now, uid, declaration.map(Change::Declare));
         }
         for uid in between {
-            let binding = self.said_of_part(uid).and_then(|said| read_binding(&said, None));
+            let binding = self.said_of_part(uid).and_then(|said| read_binding(&self.topology, &said, None));
             self.restore_part(now, uid, binding.map(Change::Bind));
         }
         for (queue, mut bindings) in queues {
@@ -341,7 +354,8 @@ impl Shard {
                 self.forget_part(binding);
                 continue;
             }
-            let change = self.said_of_part(binding).and_then(|said| read_binding(&said, queue));
+            let change =
+                self.said_of_part(binding).and_then(|said| read_binding(&self.topology, &said, queue));
             self.restore_part(now, binding, change.map(Change::Bind));
         }
         self.topology.restoring -= 1;
@@ -352,6 +366,7 @@ impl Shard {
 mod tests {
     use std::sync::Arc;
 
+    use corelane_engine::exchanges::VhostId;
     use corelane_wire::amqp091::{FieldValue, ShortStr, TableWriter};
 
     use super::*;
@@ -361,30 +376,34 @@ mod tests {
         let mut table = Vec::new();
         TableWriter::new(&mut table).pair(ShortStr::cut("x-match"), FieldValue::LongString(b"any"));
         let arguments = arguments_of(Table::new(&table)).unwrap();
-        let declaration = Declaration {
-            vhost: VHOST,
-            name: "e".into(),
-            kind: "headers".into(),
-            is_durable: true,
-            is_auto_delete: true,
-            is_internal: false,
-            arguments: arguments.clone(),
-        };
-        let read = read_exchange(&exchange_record(&declaration)).unwrap();
-        assert_eq!(exchange_record(&read), exchange_record(&declaration));
-        assert_eq!((read.arguments, read.is_auto_delete), (arguments.clone(), true));
-        let at = QueueAt { shard: 2, queue: QueueId { index: 1, generation: 1 } };
-        for (destination, queue) in [
-            (End::Exchange(Arc::from("f")), None),
-            (End::Queue { queue: at, name: "q".into(), is_durable: true }, Some(at)),
-        ] {
-            let (source, key) = ("e".into(), Arc::from(*b"k\xff"));
-            let binding = Binding { vhost: VHOST, source, destination, key, arguments: arguments.clone() };
-            let record = binding_record(&binding);
-            let read = read_binding(&record, queue).unwrap();
-            assert_eq!(binding_record(&read), record);
-            assert_eq!(queue_of(&record).as_deref(), queue.map(|_| "q"));
+        let topology = &Topology::new(0, 1, 0, &["v".into()]);
+        for vhost in [VhostId(0), VhostId(1)] {
+            let declaration = Declaration {
+                vhost,
+                name: "e".into(),
+                kind: "headers".into(),
+                is_durable: true,
+                is_auto_delete: true,
+                is_internal: false,
+                arguments: arguments.clone(),
+            };
+            let record = exchange_record(topology, &declaration);
+            let read = read_exchange(topology, &record).unwrap();
+            assert_eq!(exchange_record(topology, &read), record);
+            assert_eq!((read.vhost, read.arguments, read.is_auto_delete), (vhost, arguments.clone(), true));
+            let at = QueueAt { shard: 2, queue: QueueId { index: 1, generation: 1 } };
+            for (destination, queue) in [
+                (End::Exchange(Arc::from("f")), None),
+                (End::Queue { queue: at, name: "q".into(), is_durable: true }, Some(at)),
+            ] {
+                let (source, key) = ("e".into(), Arc::from(*b"k\xff"));
+                let binding = Binding { vhost, source, destination, key, arguments: arguments.clone() };
+                let record = binding_record(topology, &binding);
+                let read = read_binding(topology, &record, queue).unwrap();
+                assert_eq!((binding_record(topology, &read), read.vhost), (record.clone(), vhost));
+                assert_eq!(queue_of(&record).as_deref(), queue.map(|_| "q"));
+            }
         }
-        assert!(read_binding(b"\x41", None).is_none());
+        assert!(read_binding(topology, b"\x41", None).is_none());
     }
 }

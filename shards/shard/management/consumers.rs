@@ -12,6 +12,7 @@ use crate::Shard;
 use crate::connection::Connection;
 use crate::deliver::Owner;
 use crate::mail::{ConnectionId, LinkRef};
+use crate::vhost;
 
 /// A consumer of a queue of this shard.
 pub(crate) struct ConsumerFacts {
@@ -43,7 +44,7 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("name", |facts| name(facts.shard, facts.id).into()),
     ("identity", |facts| name(facts.shard, facts.id).into()),
     ("type", |_| Kind::Consumer.type_name().into()),
-    ("queue", |facts| facts.queue_name.to_string().into()),
+    ("queue", |facts| vhost::plain(&facts.queue_name).to_owned().into()),
     ("shard", |facts| facts.shard.into()),
     ("connection", |facts| facts.connection.map(connection_name).into()),
     ("link", |facts| {

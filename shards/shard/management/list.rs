@@ -10,6 +10,7 @@ use super::{connections, consumers, queues, shards, subscriptions};
 use crate::Shard;
 use crate::limits::{ANSWER_BYTES_MAX, LIST_ROWS_MAX, LIST_STEPS_MAX};
 use crate::patterns::pattern_matches;
+use crate::vhost;
 
 impl Shard {
     /// Looks at so many entities from an index on, and shows those that are asked for.
@@ -52,14 +53,18 @@ impl Shard {
 
     /// Whether there is an entity of this index, and its name is asked for.
     fn is_listed(&mut self, question: &ListQuestion, index: u32) -> bool {
-        let fits = |name: &str| question.pattern.as_deref().is_none_or(|pattern| name_fits(pattern, name));
+        let fits = |name: &str| {
+            let (vhost, name) = vhost::parts(name);
+            vhost == &*question.vhost
+                && question.pattern.as_deref().is_none_or(|pattern| name_fits(pattern, name))
+        };
+        let has = |name: &str| question.pattern.as_deref().is_none_or(|pattern| name_fits(pattern, name));
         match question.kind {
             Kind::Queue => self.queues.at(index).is_some_and(|(_, node)| fits(&node.name)),
             Kind::Connection => match self.connections.at(index) {
                 Some((_, connection)) => {
-                    fits(&connection.container)
-                        || connection.user.as_deref().is_some_and(&fits)
-                        || question.pattern.is_none()
+                    connection.vhost() == &*question.vhost
+                        && (has(&connection.container) || connection.user.as_deref().is_some_and(has))
                 }
                 None => false,
             },

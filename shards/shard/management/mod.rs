@@ -50,6 +50,7 @@ use crate::limits::{
 use crate::mail::{Answered, LinkRef, Mail, PublishOutcome, Query};
 use crate::message::Message;
 use crate::publish::{Delivery, renew_credit};
+use crate::vhost;
 pub(crate) use data::Data;
 use plan::{Layout, Plan, Step, Sweeping};
 pub(crate) use question::{Answer, Question};
@@ -182,17 +183,17 @@ impl Shard {
         link: LinkId,
         message: &Message,
     ) -> Result<(), Rejection> {
-        let mut envelope = Envelope::read(message.bytes()).ok_or(NO_REPLY_TO)?;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        let mut envelope = Envelope::read(message.bytes(), connection.vhost()).ok_or(NO_REPLY_TO)?;
         envelope.queue = connection.answers_at(&envelope.reply_to).map(Into::into);
-        let to = envelope.address();
+        let to = &*envelope.address();
         let is_lost = envelope.queue.is_none()
-            && match Address::parse(to) {
+            && match Address::resolve(to) {
                 Address::Name(name) | Address::Queue(name) => has_wildcards(&name),
                 Address::Topic(name) => !is_topic_name(&name),
                 Address::Exchange { .. } | Address::Unsupported | Address::Invalid => true,
             };
-        if to == ADDRESS || is_lost {
+        if vhost::plain(to) == ADDRESS || is_lost {
             return Err(LOST_REPLY);
         }
         if self.queues.find(to).is_some_and(|queue| self.is_unread(queue, ANSWERS_UNREAD_BYTES_MAX)) {
@@ -215,7 +216,7 @@ impl Shard {
         self.counters.requests += 1;
         let number = self.management.next_request;
         self.management.next_request += 1;
-        let (plan, step) = match request::parse(message.bytes(), &self.destinations) {
+        let (plan, step) = match request::parse(message.bytes(), &self.destinations, &envelope.vhost) {
             Ok(command) => {
                 let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
                 plan::start(now, command, &layout)
@@ -371,7 +372,7 @@ impl Shard {
         if let Ok(mut message) = Message::new(bytes, 0) {
             message.is_answer = true;
             // Where it cannot be stored it is dropped, and counted there.
-            self.route_internal(now, envelope.address(), None, message);
+            self.route_internal(now, &envelope.address(), None, message);
         }
         let Some(slot) = slot else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };

@@ -62,6 +62,7 @@ pub(crate) struct Layout<'a> {
 pub(crate) struct Listing {
     kinds: Vec<Kind>,
     names: Vec<Box<str>>,
+    vhost: Box<str>,
     pattern: Option<Box<str>>,
     skip: u64,
     count: u32,
@@ -273,7 +274,7 @@ impl Plan {
 
 impl Listing {
     fn new(query: Query) -> Listing {
-        let Query { kinds, mut names, pattern, offset, count, from } = query;
+        let Query { kinds, mut names, vhost, pattern, offset, count, from } = query;
         if names.is_empty() {
             for name in kinds.iter().flat_map(|kind| kind.attributes()) {
                 if !names.iter().any(|known| **known == *name) {
@@ -283,7 +284,7 @@ impl Listing {
         }
         let mark = from.unwrap_or_default();
         let (rows, links, asked) = (Vec::new(), Vec::new(), Vec::new());
-        Listing { kinds, names, pattern, skip: offset, count, mark, rows, bytes: 0, links, asked }
+        Listing { kinds, names, vhost, pattern, skip: offset, count, mark, rows, bytes: 0, links, asked }
     }
 
     fn step(&self, layout: &Layout<'_>) -> Step {
@@ -298,6 +299,7 @@ impl Listing {
             Question::List(ListQuestion {
                 kind,
                 columns: self.names.iter().map(|name| position(name)).collect(),
+                vhost: self.vhost.clone(),
                 pattern: self.pattern.clone(),
                 from: self.mark.index,
                 skip: self.skip,
@@ -374,7 +376,7 @@ impl Listing {
 impl fmt::Display for Sweeping {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sweep { queue, action, .. } = &self.sweep;
-        write!(formatter, "{} messages of {queue:?} ", self.done)?;
+        write!(formatter, "{} messages of {:?} ", self.done, crate::vhost::plain(queue))?;
         match action {
             SweepAction::Delete => formatter.write_str("were deleted"),
             SweepAction::Move { to } => write!(formatter, "were moved to {to:?}"),

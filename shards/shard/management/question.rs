@@ -115,6 +115,8 @@ pub(crate) struct ListQuestion {
     pub(crate) kind: Kind,
     /// Positions in the kind's table; none: it has no such attribute.
     pub(crate) columns: Vec<Option<u16>>,
+    /// Only what is in this virtual host, whose names are shown as they are there.
+    pub(crate) vhost: Box<str>,
     pub(crate) pattern: Option<Box<str>>,
     /// Go on at this index.
     pub(crate) from: u32,

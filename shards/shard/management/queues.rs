@@ -20,6 +20,7 @@ use crate::kept::Kept;
 use crate::properties::{self, PROPERTIES, Property, PropertyError, PropertyValue};
 use crate::queues::{QueueKind, QueueNode, is_ours};
 use crate::statistics::{Flow, Summary};
+use crate::vhost;
 
 /// Pairs of a property that is a table.
 const TABLE_PAIRS_MAX: usize = 16;
@@ -59,8 +60,8 @@ type Read = fn(&QueueView<'_>) -> Data;
 
 /// The attributes of a queue, in order; its properties come behind them.
 pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
-    ("name", |view| view.node.name.to_string().into()),
-    ("identity", |view| view.node.name.to_string().into()),
+    ("name", |view| vhost::plain(&view.node.name).to_owned().into()),
+    ("identity", |view| vhost::plain(&view.node.name).to_owned().into()),
     ("type", |_| Kind::Queue.type_name().into()),
     ("shard", |view| view.shard.index.into()),
     ("kind", |view| match view.node.kind {
@@ -172,7 +173,7 @@ pub(crate) fn show(value: PropertyValue) -> Data {
         PropertyValue::Bool(flag) => Data::Bool(flag),
         PropertyValue::Integer(number) => Data::Int(number),
         PropertyValue::Float(number) => Data::Float(number),
-        PropertyValue::Text(text) => text.into(),
+        PropertyValue::Text(text) => vhost::plain(&text).to_owned().into(),
         PropertyValue::Table(pairs) => {
             Data::Map(pairs.into_iter().map(|(name, value)| (Cow::Owned(name), show(value))).collect())
         }
@@ -251,11 +252,11 @@ impl Shard {
         let known = self.queues.find(name).and_then(|queue| Some((queue, self.queues.get(queue)?)));
         match (change.kind, known) {
             (ChangeKind::Create, Some(_)) => {
-                let why = format!("there is a queue {name:?} already");
+                let why = format!("there is a queue {:?} already", vhost::plain(name));
                 Err(Fault { status: Status::Conflict, why })
             }
-            (ChangeKind::Create, None) if is_ours(name) || name == super::ADDRESS => {
-                Err(Fault::bad(format!("{name:?} is a name that only the broker gives")))
+            (ChangeKind::Create, None) if is_ours(name) || vhost::plain(name) == super::ADDRESS => {
+                Err(Fault::bad(format!("{:?} is a name that only the broker gives", vhost::plain(name))))
             }
             (ChangeKind::Create, None) => Ok((None, self.overrides_with(name, None, &change.properties)?)),
             (ChangeKind::Update, Some((queue, node))) => {

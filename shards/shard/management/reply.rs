@@ -7,6 +7,7 @@ use corelane_wire::amqp10::{MapSection, MapWriter, Properties, Value, write_amqp
 use super::data::{Data, Pairs};
 use super::kinds::Kind;
 use super::request::Envelope;
+use crate::vhost;
 
 /// How it went, by the codes of HTTP, as the draft has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,10 @@ impl Fault {
     }
 
     pub(crate) fn unknown(kind: Kind, name: &str) -> Fault {
-        Fault { status: Status::NotFound, why: format!("there is no {} {name:?}", kind.word()) }
+        Fault {
+            status: Status::NotFound,
+            why: format!("there is no {} {:?}", kind.word(), vhost::plain(name)),
+        }
     }
 }
 

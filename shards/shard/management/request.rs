@@ -6,6 +6,8 @@
 //!
 //! What cannot be read is answered with 400 and a sentence that says what is allowed.
 
+use std::borrow::Cow;
+
 use corelane_engine::Place;
 use corelane_engine::selector::Filter;
 use corelane_wire::amqp10::{BodyKind, Map, Property, Sections, Value};
@@ -23,11 +25,14 @@ use crate::limits::{
 };
 use crate::mail::ConnectionId;
 use crate::topology::COORDINATOR;
+use crate::vhost;
 
 /// Where an answer goes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Envelope {
     pub(crate) reply_to: Box<str>,
+    /// The virtual host that it is an address of.
+    pub(crate) vhost: Box<str>,
     /// Where that is, if it names a link of the connection instead of a queue.
     pub(crate) queue: Option<Box<str>>,
     /// The request's correlation-id, else its message-id.
@@ -58,6 +63,8 @@ pub(crate) struct Query {
     pub(crate) kinds: Vec<Kind>,
     /// The columns; none: all attributes.
     pub(crate) names: Vec<Box<str>>,
+    /// Only what is in this virtual host.
+    pub(crate) vhost: Box<str>,
     /// Only entities whose name has this in it, or fits it where it has wildcards.
     pub(crate) pattern: Option<Box<str>>,
     pub(crate) offset: u64,
@@ -127,30 +134,31 @@ fn parse_connection(text: &str) -> Option<ConnectionId> {
 
 impl Envelope {
     /// None: there is nowhere to answer to.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Envelope> {
+    pub(crate) fn read(bytes: &[u8], vhost: &str) -> Option<Envelope> {
         let properties = Sections::scan(bytes).ok()?.properties(bytes).ok()?;
         let field = |property| properties.field(property).ok().flatten();
         let reply_to = field(Property::ReplyTo)?.as_str()?.into();
         let correlation_id = field(Property::CorrelationId).or_else(|| field(Property::MessageId));
         let correlation_id = correlation_id.map_or(Data::Null, |id| Data::encoded(&id));
-        Some(Envelope { reply_to, queue: None, correlation_id })
+        Some(Envelope { reply_to, vhost: vhost.into(), queue: None, correlation_id })
     }
 
     /// The queue that the answer goes to.
-    pub(crate) fn address(&self) -> &str {
-        self.queue.as_deref().unwrap_or(&self.reply_to)
+    pub(crate) fn address(&self) -> Cow<'_, str> {
+        let named = || vhost::within(&self.vhost, &*self.reply_to);
+        self.queue.as_deref().map_or_else(named, Cow::Borrowed)
     }
 }
 
 /// Reads a request.
-pub(crate) fn parse(bytes: &[u8], destinations: &Destinations) -> Result<Command, Fault> {
+pub(crate) fn parse(bytes: &[u8], destinations: &Destinations, vhost: &str) -> Result<Command, Fault> {
     if bytes.len() > REQUEST_BYTES_MAX {
         return Err(Fault::bad(format!("a request has at most {REQUEST_BYTES_MAX} bytes")));
     }
     let unreadable = |_| Fault::bad("the request's sections could not be read");
     let sections = Sections::scan(bytes).map_err(unreadable)?;
     let properties = sections.application_properties.map(bytes).map_err(unreadable)?;
-    let request = Fields { bytes, sections, properties, body: None, destinations };
+    let request = Fields { bytes, sections, properties, body: None, destinations, vhost };
     let operation = request.required("operation", "READ")?;
     let kind = request.text("type")?.filter(|kind| !kind.is_empty());
     let request = request.with_body()?;
@@ -200,6 +208,7 @@ fn parse_node_operation(
             Command::Query(Query {
                 kinds: about.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]),
                 names: names.unwrap_or_default(),
+                vhost: request.vhost.into(),
                 pattern: request.text("pattern")?.map(Into::into),
                 offset: request.number("offset")?.unwrap_or(0),
                 count: request.count("count", QUERY_ROWS, QUERY_ROWS_MAX)?,
@@ -254,7 +263,7 @@ fn parse_topic_operation(request: &Fields<'_>, operation: &str) -> Result<Comman
     match operation {
         "READ" => {
             let name = request.entity()?;
-            match Address::parse(name) {
+            match Address::parse(name).within(request.vhost) {
                 Address::Topic(name) | Address::Name(name) if is_topic_pattern(&name) => {
                     let question = Question::ReadTopic { topic: name.into() };
                     Ok(Command::Ask(Where::Shard(COORDINATOR), Box::new(question)))
@@ -280,9 +289,9 @@ fn parse_subscription_operation(request: &Fields<'_>, operation: &str) -> Result
     if Kind::Subscription.arguments(operation).is_none() {
         return Err(unknown_operation(operation, "a subscription"));
     }
-    let queue = queue_name(request.entity()?)?;
+    let queue = queue_name(request.vhost, request.entity()?)?;
     // What bears such a name is one.
-    if !queue.starts_with(SUBSCRIPTIONS) {
+    if !vhost::plain(&queue).starts_with(SUBSCRIPTIONS) {
         return Err(Fault::unknown(Kind::Subscription, &queue));
     }
     match operation {
@@ -296,7 +305,7 @@ fn parse_queue_operation(request: &Fields<'_>, operation: &str) -> Result<Comman
     if Kind::Queue.arguments(operation).is_none() {
         return Err(unknown_operation(operation, "a queue"));
     }
-    let queue = queue_name(request.entity()?)?;
+    let queue = queue_name(request.vhost, request.entity()?)?;
     let ask = |question| Ok(Command::Ask(Where::Home, Box::new(question)));
     match operation {
         "READ" => ask(Question::ReadQueue { queue }),
@@ -341,7 +350,7 @@ fn parse_sweep(request: &Fields<'_>, operation: &str, queue: Box<str>) -> Result
         "DELETE-MESSAGES" => SweepAction::Delete,
         _ => {
             let address = request.required("to", "another queue")?;
-            let to = queue_name(address)?;
+            let to = queue_name(request.vhost, address)?;
             request.may_be_made(address)?;
             if to == queue {
                 return Err(Fault::bad("`to` has to be another queue"));
@@ -387,8 +396,8 @@ fn unknown_operation(operation: &str, on: &str) -> Fault {
     }
 }
 
-fn queue_name(text: &str) -> Result<Box<str>, Fault> {
-    match Address::parse(text) {
+fn queue_name(vhost: &str, text: &str) -> Result<Box<str>, Fault> {
+    match Address::parse(text).within(vhost) {
         Address::Queue(name) | Address::Name(name) => Ok(name.into()),
         Address::Topic(_) | Address::Exchange { .. } | Address::Unsupported | Address::Invalid => {
             Err(Fault::bad(format!("{text:?} is not the name of a queue")))
@@ -420,6 +429,8 @@ struct Fields<'a> {
     body: Option<Map<'a>>,
     /// Which names are topics'.
     destinations: &'a Destinations,
+    /// The virtual host of the connection, which the names are of.
+    vhost: &'a str,
 }
 
 impl<'a> Fields<'a> {
@@ -515,7 +526,7 @@ impl<'a> Fields<'a> {
             let why = format!("{name:?} has wildcards, which no queue's name has: {WILDCARDS}");
             return Err(Fault::bad(why));
         }
-        match self.destinations.topic_rule(&name) {
+        match self.destinations.topic_rule(&vhost::within(self.vhost, &*name)) {
             // Who says that a queue is meant sends to it in the same way.
             Some(rule) if matches!(Address::parse(address), Address::Name(_)) => Err(Fault::bad(format!(
                 "{name:?} is a topic by the rule {:?}: what is sent there goes to its subscriptions; allowed: another \
@@ -568,7 +579,8 @@ impl<'a> Fields<'a> {
     /// The pairs of the body, but for those that say what it is about.
     fn attributes(&self, queue: &str) -> Result<Vec<(Box<str>, Data)>, Fault> {
         let name = self.entity()?;
-        let kind = if queue.starts_with(SUBSCRIPTIONS) { Kind::Subscription } else { Kind::Queue };
+        let kind =
+            if vhost::plain(queue).starts_with(SUBSCRIPTIONS) { Kind::Subscription } else { Kind::Queue };
         let Some(body) = self.body else { return Ok(Vec::new()) };
         if body.len() > QUERY_NAMES_MAX {
             return Err(Fault::bad(format!("at most {QUERY_NAMES_MAX} properties can be set at once")));
@@ -578,7 +590,8 @@ impl<'a> Fields<'a> {
             let key = key.as_str().ok_or_else(|| Fault::bad("the names of properties have to be strings"))?;
             match key {
                 // Who writes back what was read says these, too.
-                "name" | "identity" if value.as_str().is_some_and(|said| said == name || said == queue) => {}
+                "name" | "identity"
+                    if value.as_str().is_some_and(|said| said == name || said == vhost::plain(queue)) => {}
                 "type" if value.as_str().and_then(Kind::parse) == Some(kind) => {}
                 "name" | "identity" => {
                     let why = format!("the body says another `{key}` than {name:?}; a queue keeps its name");

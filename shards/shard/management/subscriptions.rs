@@ -15,6 +15,7 @@ use crate::attach_topic::parts_of_name;
 use crate::connection::Connection;
 use crate::deliver::Owner;
 use crate::subscription::{Subscription, Terms};
+use crate::vhost;
 
 /// A subscription of this shard.
 struct SubscriptionView<'a> {
@@ -28,11 +29,11 @@ type Read = fn(&SubscriptionView<'_>) -> Data;
 
 /// The attributes that its queue does not have, in order; the queue's come behind them.
 const ATTRIBUTES: &[(&str, Read)] = &[
-    ("name", |view| view.name.to_owned().into()),
-    ("identity", |view| view.name.to_owned().into()),
+    ("name", |view| vhost::plain(view.name).to_owned().into()),
+    ("identity", |view| vhost::plain(view.name).to_owned().into()),
     ("type", |_| Kind::Subscription.type_name().into()),
     ("shard", |view| view.queue.shard().index.into()),
-    ("topic", |view| view.terms().topic.to_string().into()),
+    ("topic", |view| vhost::plain(&view.terms().topic).to_owned().into()),
     ("kind", |view| {
         let word = match (view.terms().durable, view.terms().shared) {
             (false, false) => "own",

@@ -11,14 +11,15 @@ use super::reply::Fault;
 use crate::Shard;
 use crate::address::is_topic_name;
 use crate::properties::PROPERTIES;
+use crate::vhost;
 
 /// How an attribute is read of the topic of this name.
 type Read = fn(&mut Shard, &str) -> Data;
 
 /// The attributes of a topic, in order; what rules say of its subscriptions' properties comes behind them.
 const ATTRIBUTES: &[(&str, Read)] = &[
-    ("name", |_, name| name.to_owned().into()),
-    ("identity", |_, name| name.to_owned().into()),
+    ("name", |_, name| vhost::plain(name).to_owned().into()),
+    ("identity", |_, name| vhost::plain(name).to_owned().into()),
     ("type", |_, _| Kind::Topic.type_name().into()),
     // It has wildcards, so nothing is published to it.
     ("pattern", |_, name| (!is_topic_name(name)).into()),
