@@ -30,14 +30,13 @@ impl<M: Message> Engine<M> {
         if self.lent == Some(entry) {
             self.measure_lent();
         }
-        let entry = self.store.entry_mut(entry);
-        if entry.state() == State::Pending {
+        if self.store.entry(entry).state() == State::Pending {
             return None;
         }
-        let stored = entry.stored_mut()?;
-        let Stored::Here(message) = stored else { return None };
-        let away = away(message)?;
-        std::mem::replace(stored, Stored::Away(away)).here()
+        let message = self.store.entry(entry).message()?;
+        let (away, enqueued_at) = (away(message)?, message.enqueued_at());
+        self.store.note_away(entry, enqueued_at);
+        std::mem::replace(self.store.entry_mut(entry).stored_mut()?, Stored::Away(away)).here()
     }
 
     /// The message at a place is in memory again, as large as it is now. It is given back if it is not missed there.

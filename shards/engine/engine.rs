@@ -35,7 +35,7 @@ pub trait Message {
     fn is_kept(&self) -> bool {
         false
     }
-    /// When it came into its queue. Tells which of several priorities has the oldest message, and nothing else.
+    /// When it came into its queue. Tells how old the oldest message of a queue is, and nothing else.
     fn enqueued_at(&self) -> u64 {
         0
     }

@@ -69,6 +69,7 @@ pub use counters::{
 pub use engine::{Engine, Message};
 pub use ids::{Acquisition, ConsumerId, Origin, Place, QueueId};
 pub use limits::Limits;
+pub use listing::Ends;
 pub use properties::{
     AcquireMode, AttachRefusal, ConsumerSpec, DeadLetter, DeadLetterReason, Delivery, Desire, Dispatch,
     EnqueueRefusal, Outcome, Overflow, PauseReason, Prefetch, Publication, Pull, QueueProperties, Settled,

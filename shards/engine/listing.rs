@@ -9,6 +9,21 @@ use crate::stored::Stored;
 /// Entries `head` looks at before it contents itself with what is in reach.
 const HEAD_STEPS_MAX: usize = 1024;
 
+/// The ends of a queue's levels, at some moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ends {
+    queue: QueueId,
+    sequences: Box<[u64]>,
+}
+
+impl Ends {
+    /// Whether what stands at a place of a queue was there by then.
+    pub fn include(&self, queue: QueueId, place: Place) -> bool {
+        let end = self.sequences.get(place.level()).copied().unwrap_or(0);
+        self.queue == queue && place.sequence() < end
+    }
+}
+
 impl<M: Message> Engine<M> {
     /// Everything in a queue from a place on, in the order of places, whatever its state.
     pub fn entries(
@@ -32,14 +47,19 @@ impl<M: Message> Engine<M> {
         Some(self.remove_entry(entry))
     }
 
-    /// The message that has been in a queue for longest, whatever its state; of those that are first on their level and in memory.
-    pub fn oldest(&self, queue: QueueId) -> Option<&M> {
+    /// When the message came that has been in a queue for longest, whatever its state. Of one that is not in memory that is known to
+    /// within the 64 places around it: when the first of them came of which it is known.
+    pub fn oldest(&self, queue: QueueId) -> Option<u64> {
         let queue = self.resolve_queue(queue)?;
         let trees = self.queues[queue].entries.trees.iter();
         let firsts = trees.filter_map(|tree| self.store.first_live(tree, 0));
-        firsts
-            .filter_map(|entry| self.store.entry(entry).message())
-            .min_by_key(|message| message.enqueued_at())
+        firsts.map(|entry| self.store.enqueued_at(entry)).min()
+    }
+
+    /// Where a queue ends now: what comes later stands behind, on each level.
+    pub fn ends(&self, queue: QueueId) -> Ends {
+        let trees = self.resolve_queue(queue).map(|queue| &self.queues[queue].entries.trees);
+        Ends { queue, sequences: trees.into_iter().flatten().map(|tree| tree.next).collect() }
     }
 
     /// The first entry that is available, be it in reach of consumers or waiting in its group. Behind very many that are held,

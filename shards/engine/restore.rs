@@ -34,11 +34,18 @@ pub struct Outline {
     pub group: Option<Box<str>>,
     /// As [`Message::is_kept`] tells it.
     pub is_kept: bool,
+    /// As [`Message::enqueued_at`] tells it.
+    pub enqueued_at: u64,
 }
 
 impl Outline {
     pub fn of(message: &impl Message) -> Self {
-        Outline { size: message.size(), group: message.group().map(Into::into), is_kept: message.is_kept() }
+        Outline {
+            size: message.size(),
+            group: message.group().map(Into::into),
+            is_kept: message.is_kept(),
+            enqueued_at: message.enqueued_at(),
+        }
     }
 }
 
@@ -63,6 +70,7 @@ impl<M: Message> Engine<M> {
         let Some(entry) = self.store.append(tree, index, place.level()) else {
             return Err(stored);
         };
+        self.store.note_away(entry, outline.enqueued_at);
         self.store.entry_mut(entry).set_counts(restored.delivery_count, restored.acquired_count);
         // What is pending counts when it is shown.
         self.queues[index].counters.enqueued += u64::from(!pending);

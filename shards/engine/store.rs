@@ -12,6 +12,7 @@
 //!
 //! Entries are named across all queues by one `u32` (chunk and position), which is what timers and lists hold.
 
+use crate::engine::Message;
 use crate::entry::{Entry, EntryRef, State};
 use crate::ids::Place;
 use crate::list::Links;
@@ -44,6 +45,8 @@ pub(crate) struct Chunk<M> {
     parent: u32,
     pub(crate) queue: u32,
     level: u8,
+    /// When the first message came that is not in memory; 0: that of none is known.
+    since: u64,
     room: Room<M>,
 }
 
@@ -273,6 +276,12 @@ impl<M> Store<M> {
         self.chunks[split(entry).0].queue
     }
 
+    /// Notes when a message came that is not in memory, or is about to leave it.
+    pub(crate) fn note_away(&mut self, entry: EntryRef, enqueued_at: u64) {
+        let since = &mut self.chunks[split(entry).0].since;
+        *since = if *since == 0 { enqueued_at } else { enqueued_at.min(*since) };
+    }
+
     pub(crate) fn is_takeable(&self, entry: EntryRef) -> bool {
         let (index, position) = split(entry);
         self.chunks[index].takeable >> position & 1 == 1
@@ -300,6 +309,7 @@ impl<M> Store<M> {
                     parent: NONE,
                     queue: 0,
                     level: 0,
+                    since: 0,
                     room,
                 });
                 self.chunks.len() as u32 - 1
@@ -309,7 +319,7 @@ impl<M> Store<M> {
         let room = self.spare.pop().unwrap_or_else(Room::new);
         let level = level as u8;
         self.chunks[index as usize] =
-            Chunk { number, takeable: 0, live: 0, parent: NONE, queue, level, room };
+            Chunk { number, takeable: 0, live: 0, parent: NONE, queue, level, since: 0, room };
         Some(index)
     }
 
@@ -520,6 +530,14 @@ fn split(entry: EntryRef) -> (usize, usize) {
 
 fn lowest(word: u64) -> Option<u32> {
     (word != 0).then(|| word.trailing_zeros())
+}
+
+impl<M: Message> Store<M> {
+    /// When a message came; of one that is not in memory, when one of its neighbours did at the latest.
+    pub(crate) fn enqueued_at(&self, entry: EntryRef) -> u64 {
+        let since = self.chunks[split(entry).0].since;
+        self.entry(entry).message().map_or(since, Message::enqueued_at)
+    }
 }
 
 impl<M> Store<M> {

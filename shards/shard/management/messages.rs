@@ -7,7 +7,7 @@
 //! counts of its deliveries are new, and an `expiration` of its new queue counts from then on. What consumers hold stays with them.
 
 use corelane_engine::selector::{self, Field, Fields, Filter, HeaderField};
-use corelane_engine::{self as engine, EntryState, EntryView, Origin, Place, QueueId, Stored};
+use corelane_engine::{self as engine, Ends, EntryState, EntryView, Origin, Place, QueueId, Stored};
 
 use super::Asker;
 use super::data::{Data, Pairs, pairs};
@@ -59,8 +59,9 @@ impl Shard {
             Ok(filter) => filter,
             Err(error) => return Answer::Refused(Fault::bad(format!("selector: {error}"))),
         };
-        let (places, next) = self.select(queue, question, filter.as_ref());
-        let mut swept = Swept { count: 0, gathered: Vec::new(), outcome: PublishOutcome::Stored, next };
+        let ends = question.ends.clone().unwrap_or_else(|| self.engine.ends(queue));
+        let (places, next) = self.select(queue, question, &ends, filter.as_ref());
+        let mut swept = Swept { count: 0, gathered: Vec::new(), outcome: PublishOutcome::Stored, next, ends };
         let (to, removes) = match &question.action {
             SweepAction::Delete => (None, true),
             SweepAction::Move { to } => (Some(to), true),
@@ -106,20 +107,23 @@ impl Shard {
         &self,
         queue: QueueId,
         question: &SweepQuestion,
+        ends: &Ends,
         filter: Option<&Filter>,
     ) -> (Vec<Place>, Option<Place>) {
-        let is_meant = |message: &Message, view: &EntryView| {
+        let needs_messages = question.needs_messages();
+        let is_meant = |stored: Stored<&Message>, view: &EntryView| {
             let is_free =
                 matches!(view.state, EntryState::Available | EntryState::BehindInGroup | EntryState::Held);
-            is_free && filter.is_none_or(|filter| filter.matches(&Shown { message, view }))
+            let fits = match stored {
+                Stored::Here(message) => filter.is_none_or(|filter| filter.matches(&Shown { message, view })),
+                Stored::Away(_) => !needs_messages,
+            };
+            is_free && fits
         };
         if let Some(places) = &question.places {
             let meant = |place: &&Place| {
                 let found = self.engine.entries(queue, **place).next().filter(|(found, ..)| found == *place);
-                found.is_some_and(|(_, stored, view)| match stored {
-                    Stored::Here(message) => is_meant(message, &view),
-                    Stored::Away(_) => filter.is_none(),
-                })
+                found.is_some_and(|(_, stored, view)| is_meant(stored, &view))
             };
             return (places.iter().filter(meant).copied().collect(), None);
         }
@@ -128,18 +132,17 @@ impl Shard {
         let mut steps = 0;
         'levels: loop {
             for (place, stored, view) in self.engine.entries(queue, from) {
-                let Stored::Here(message) = stored else { return (places, Some(place)) };
-                if steps >= SWEEP_STEPS_MAX {
+                if steps >= SWEEP_STEPS_MAX || needs_messages && stored.away().is_some() {
                     return (places, Some(place));
                 }
                 steps += 1;
                 // What came later stands behind, on each level.
-                if message.enqueued_at > question.until {
+                if !ends.include(queue, place) {
                     let Some(next) = next_level(place) else { return (places, None) };
                     from = next;
                     continue 'levels;
                 }
-                if is_meant(message, &view) {
+                if is_meant(stored, &view) {
                     places.push(place);
                 }
             }
@@ -163,13 +166,10 @@ impl Shard {
 
     /// The same, of those that a slice is about.
     pub(crate) fn missing_of(&self, question: &mut SweepQuestion) -> Option<(QueueId, Place)> {
-        let queue = self.queues.find(&question.queue)?;
+        let queue = self.queues.find(&question.queue).filter(|_| question.needs_messages())?;
         let Some(places) = &question.places else {
             return self.first_away(queue, question.from, SWEEP_STEPS_MAX, &mut question.reads);
         };
-        if question.selector.is_none() && matches!(question.action, SweepAction::Delete) {
-            return None;
-        }
         let is_away = |place: &&Place| {
             self.engine.message_at(queue, **place).is_some_and(|stored| stored.away().is_some())
         };

@@ -219,7 +219,7 @@ impl Shard {
         let (plan, step) = match request::parse(message.bytes(), &self.destinations, &envelope.vhost) {
             Ok(command) => {
                 let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
-                plan::start(now, command, &layout)
+                plan::start(command, &layout)
             }
             Err(fault) => (Plan::One, Step::Done(fault.into())),
         };

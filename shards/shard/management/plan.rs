@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use corelane_engine::Place;
+use corelane_engine::{Ends, Place};
 use corelane_wire::amqp10::{Encode, Value};
 
 use super::consumers::LINK_ATTRIBUTES;
@@ -81,7 +81,8 @@ pub(crate) struct Sweeping {
     from: Place,
     /// How many of the places were asked for.
     asked: usize,
-    until: u64,
+    /// What was there when it began.
+    ends: Option<Ends>,
     done: u64,
     phase: SweepPhase,
     /// Where to go on behind the slice that is under way.
@@ -120,7 +121,7 @@ pub(crate) struct Explaining {
 }
 
 /// Begins.
-pub(crate) fn start(now: u64, command: Command, layout: &Layout<'_>) -> (Plan, Step) {
+pub(crate) fn start(command: Command, layout: &Layout<'_>) -> (Plan, Step) {
     let said = |body| (Plan::One, Step::Done(Reply::new(Status::Ok, body)));
     match command {
         Command::Types(of) => said(Data::Map(kinds::types(of))),
@@ -134,7 +135,7 @@ pub(crate) fn start(now: u64, command: Command, layout: &Layout<'_>) -> (Plan, S
         }
         Command::Ask(place, question) => start_asking(place, *question, layout),
         Command::Sweep(sweep) => {
-            let sweeping = Sweeping::new(now, sweep);
+            let sweeping = Sweeping::new(sweep);
             let step = sweeping.first(layout);
             (Plan::Sweep(Box::new(sweeping)), step)
         }
@@ -386,9 +387,9 @@ impl fmt::Display for Sweeping {
 }
 
 impl Sweeping {
-    fn new(now: u64, sweep: Sweep) -> Sweeping {
+    fn new(sweep: Sweep) -> Sweeping {
         let phase = if sweep.action == SweepAction::Delete { SweepPhase::Slice } else { SweepPhase::Target };
-        Sweeping { sweep, from: Place(0), asked: 0, until: now, done: 0, phase, next: None }
+        Sweeping { sweep, from: Place(0), asked: 0, ends: None, done: 0, phase, next: None }
     }
 
     fn first(&self, layout: &Layout<'_>) -> Step {
@@ -430,7 +431,7 @@ impl Sweeping {
             selector: selector.clone(),
             places,
             from: self.from,
-            until: self.until,
+            ends: self.ends.clone(),
             count: count - self.done,
             reads: 0,
         };
@@ -475,7 +476,8 @@ impl Sweeping {
     }
 
     fn take_slice(&mut self, swept: Swept, layout: &Layout<'_>) -> Step {
-        let Swept { count, gathered, outcome, next } = swept;
+        let Swept { count, gathered, outcome, next, ends } = swept;
+        self.ends = Some(ends);
         self.done += count;
         self.next = next;
         let Some(to) = self.target().map(Box::<str>::from).filter(|_| !gathered.is_empty()) else {

@@ -3,7 +3,7 @@
 //! A question names all it needs, so whoever answers keeps nothing of it; each is answered at once and costs no more than its
 //! bound, save that one about messages that are not in memory waits until they are read. What takes longer is asked in several steps, which is `plan`'s business.
 
-use corelane_engine::{ConsumerId, Place};
+use corelane_engine::{ConsumerId, Ends, Place};
 use corelane_journal::Origin;
 
 use super::data::{Data, Pairs};
@@ -146,11 +146,18 @@ pub(crate) struct SweepQuestion {
     /// Just these.
     pub(crate) places: Option<Box<[Place]>>,
     pub(crate) from: Place,
-    /// Only what was enqueued until then.
-    pub(crate) until: u64,
+    /// Only what was there by then; none: by now.
+    pub(crate) ends: Option<Ends>,
     pub(crate) count: u64,
     /// How often it has waited for messages that are not in memory.
     pub(crate) reads: u32,
+}
+
+impl SweepQuestion {
+    /// Whether the messages themselves are looked at, or written elsewhere.
+    pub(crate) fn needs_messages(&self) -> bool {
+        self.selector.is_some() || self.action.stores()
+    }
 }
 
 /// What happens to the messages of a sweep.
@@ -163,7 +170,7 @@ pub(crate) enum SweepAction {
 
 impl SweepAction {
     /// Whether messages are written elsewhere.
-    fn stores(&self) -> bool {
+    pub(crate) fn stores(&self) -> bool {
         match self {
             SweepAction::Delete => false,
             SweepAction::Move { .. } | SweepAction::Copy { .. } => true,
@@ -223,8 +230,9 @@ pub(crate) struct Swept {
     pub(crate) gathered: Vec<Moved>,
     /// What became of the last one in the target.
     pub(crate) outcome: PublishOutcome,
-    /// There may be more from this place.
+    /// There may be more from this place, of what was there by then.
     pub(crate) next: Option<Place>,
+    pub(crate) ends: Ends,
 }
 
 /// A message on its way to another queue, as it stood in its own.

@@ -79,7 +79,7 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("consumers", |view| view.node.consumers.into()),
     ("oldest-age-us", |view| {
         let oldest = view.shard.engine.oldest(view.id);
-        oldest.map(|message| view.now.saturating_sub(message.enqueued_at)).into()
+        oldest.map(|enqueued_at| view.now.saturating_sub(enqueued_at)).into()
     }),
     ("messages-in", |view| view.counters.enqueued.into()),
     ("bytes-in", |view| view.flow.bytes_in.into()),

@@ -25,6 +25,10 @@ impl Message for Note {
         self.group.as_deref()
     }
 
+    fn enqueued_at(&self) -> u64 {
+        self.id
+    }
+
     fn field(&self, field: &Field) -> Value<'_> {
         match field {
             Field::Property(name) if &**name == "color" => Value::String(self.color),

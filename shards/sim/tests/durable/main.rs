@@ -1,5 +1,5 @@
 //! What is there after a crash, or in a backup (`backups`)? Messages and queues (`messages`, `queues`), dead letters and what moves (`moves`, `dying`), transactions
-//! (`transactions`), what is larger than memory (`overflow`), the disk itself (`disk`).
+//! (`transactions`), what is larger than memory (`overflow`, `sweeping`), the disk itself (`disk`).
 
 mod backups;
 mod disk;
@@ -8,6 +8,7 @@ mod messages;
 mod moves;
 mod overflow;
 mod queues;
+mod sweeping;
 mod transactions;
 
 use corelane_protocol::amqp10::LinkId;

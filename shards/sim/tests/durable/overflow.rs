@@ -11,22 +11,22 @@ use super::{Stage, bodies, durable, rule};
 const MEMORY: u64 = 256 << 10;
 
 /// Four times as much as there is memory for.
-const COUNT: usize = 1000;
+pub(crate) const COUNT: usize = 1000;
 
-fn setup(rules: Vec<DestinationRule>) -> Setup {
+pub(crate) fn setup(rules: Vec<DestinationRule>) -> Setup {
     Setup { memory: MEMORY, rules, verify: false, ..Setup::durable(1, 7) }
 }
 
-fn body(n: usize) -> String {
+pub(crate) fn body(n: usize) -> String {
     format!("{n:0>1000}")
 }
 
-fn all(range: std::ops::Range<usize>) -> Vec<String> {
+pub(crate) fn all(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(body).collect()
 }
 
 /// Puts so many into a queue, in order, each with its color.
-fn fill(stage: &mut Stage, queue: &str, header: &Header, range: std::ops::Range<usize>) {
+pub(crate) fn fill(stage: &mut Stage, queue: &str, header: &Header, range: std::ops::Range<usize>) {
     let sender = stage.sender(queue);
     let mut tokens = Vec::new();
     for n in range {
@@ -49,7 +49,7 @@ fn overflowing(rules: Vec<DestinationRule>) -> Stage {
 }
 
 /// Receives all there is in pieces, and settles each.
-fn drain(stage: &mut Stage, link: LinkId) -> Vec<String> {
+pub(crate) fn drain(stage: &mut Stage, link: LinkId) -> Vec<String> {
     let mut all = Vec::new();
     loop {
         let received = stage.receive(link, 50);
@@ -65,7 +65,7 @@ fn drain(stage: &mut Stage, link: LinkId) -> Vec<String> {
     }
 }
 
-fn assert_empty(stage: &mut Stage) {
+pub(crate) fn assert_empty(stage: &mut Stage) {
     stage.world.run();
     assert_eq!(stage.world.shards[0].memory_used(), 0);
     assert_eq!(stage.crash().messages(), 0);
