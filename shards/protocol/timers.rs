@@ -59,6 +59,12 @@ impl Timers {
         }
     }
 
+    /// The peer has let pass at least one of two times at which it is to be heard.
+    pub(crate) fn is_silent(&self, now: u64) -> bool {
+        let half = self.idle_timeout_us.filter(|_| self.reading).map(|timeout| timeout / 2);
+        half.is_some_and(|half| now > self.received_last.saturating_add(half))
+    }
+
     pub(crate) fn idle_deadline(&self) -> Option<u64> {
         if !self.reading {
             return None;

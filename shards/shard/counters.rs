@@ -47,6 +47,8 @@ pub struct Counters {
     pub queues_auto_deleted: u64,
     /// Queues that were unused for too long.
     pub queues_idle_expired: u64,
+    /// Connections that were closed for a heartbeat, since another one has declared a queue of theirs.
+    pub owners_closed: u64,
     /// Mail for a connection that has ended.
     pub mail_dropped: u64,
     /// Settlements of deliveries that someone else holds by now.

@@ -62,6 +62,8 @@ pub(crate) struct QueueNode {
     pub(crate) is_taken: bool,
     /// The connection that it lives as long as. Nobody else may have its messages.
     pub(crate) owner: Option<ConnectionId>,
+    /// The shard of that connection, as it was last heard.
+    pub(crate) owner_at: usize,
     pub(crate) producers: Producers,
     /// Dead letters that could not be stored where they go, or went round in a circle.
     pub(crate) dead_letters_lost: u64,
@@ -335,6 +337,7 @@ impl Shard {
             consumers: 0,
             is_taken: false,
             owner: None,
+            owner_at: 0,
             producers: Producers::default(),
             dead_letters_lost: 0,
             had_consumer: false,

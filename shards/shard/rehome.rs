@@ -47,6 +47,7 @@ impl Shard {
         if connection.closing {
             return false;
         }
+        self.announce_owner(slot, to);
         let Some(mut connection) = self.connections.remove(slot) else { return false };
         self.forget_assembly(&mut connection);
         let adopted = Box::new(Adopted { connection, socket });

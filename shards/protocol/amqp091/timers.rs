@@ -24,6 +24,11 @@ impl Connection {
         self.timers.received_last = self.now;
     }
 
+    /// The peer has missed a heartbeat: it may be gone.
+    pub fn is_silent(&self, now: u64) -> bool {
+        self.phase == Phase::Open && self.timers.is_silent(now)
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called at the latest.
     pub fn next_deadline(&self) -> Option<u64> {
         let timers = &self.timers;

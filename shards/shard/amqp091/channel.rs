@@ -12,6 +12,7 @@ use corelane_protocol::amqp091::{self, Event, LinkId, Request, SessionId};
 use corelane_wire::amqp091::{ReplyCode, ShortStr, queue};
 
 use super::bindings::BondRequest;
+use super::owners::OwnerMail;
 use super::queues::{QueueReply, QueueRequest};
 use crate::Shard;
 use crate::connection::{DynamicNode, Link, Producer, QueueAt, Route};
@@ -66,6 +67,8 @@ pub enum ChannelMail {
     Request { channel: ChannelRef, queue: Box<str>, request: QueueRequest },
     /// The home's answer.
     Answer { channel: ChannelRef, result: Result<QueueReply, ChannelFault> },
+    /// To the shard of a connection that a queue belongs to, and back.
+    Owner(OwnerMail),
 }
 
 /// Why a channel is closed, or its connection if the code demands that.
@@ -397,6 +400,7 @@ impl Shard {
                 self.on_channel_request(now, from, channel, queue, request);
             }
             ChannelMail::Answer { channel, result } => self.on_channel_answer(now, from, channel, result),
+            ChannelMail::Owner(mail) => self.on_owner_mail(now, from, mail),
         }
     }
 

@@ -37,6 +37,7 @@ mod channel;
 pub(crate) mod consume;
 mod exchanges;
 mod headers;
+mod owners;
 mod publish;
 mod published;
 mod queues;

@@ -13,6 +13,7 @@ use corelane_wire::amqp091::{ReplyCode, ShortStr, Table, queue};
 use super::arguments::{Declared, Refused};
 use super::bindings::Bond;
 use super::channel::{ChannelFault, ChannelMail, ChannelRef};
+use super::owners::Redeclaration;
 use super::reply_to::{REPLY_QUEUES, REPLY_TO};
 use crate::Shard;
 use crate::address::is_plain_name;
@@ -160,7 +161,14 @@ impl Shard {
                 self.bind_for_channel(now, from, channel, &name, *bond);
                 return;
             }
-            QueueRequest::Declare(declaration) => self.declare_0_9_1(now, channel, &name, *declaration),
+            QueueRequest::Declare(declaration) => match self.other_owner(channel.connection, &name) {
+                Some(owner) if !declaration.passive => {
+                    let asked = Redeclaration { owner, to: from, channel, name, declaration };
+                    self.ask_owner(now, asked);
+                    return;
+                }
+                Some(_) | None => self.declare_0_9_1(now, (from, channel), &name, *declaration),
+            },
             QueueRequest::Delete { if_unused, if_empty } => {
                 let is_bound = |queue: &QueueId| self.queues.get(*queue).is_some_and(|node| node.is_bound);
                 let bound = self.queues.find(&name).filter(is_bound);
@@ -192,10 +200,10 @@ impl Shard {
         if owner.is_none_or(|owner| owner == connection) { Ok(queue) } else { Err(Refusal::Exclusive) }
     }
 
-    fn declare_0_9_1(
+    pub(super) fn declare_0_9_1(
         &mut self,
         now: u64,
-        channel: ChannelRef,
+        (from, channel): (usize, ChannelRef),
         name: &str,
         declaration: Declaration,
     ) -> Result<QueueReply, ChannelFault> {
@@ -216,7 +224,7 @@ impl Shard {
                 queue
             }
             Err(Refusal::NotFound) if !declaration.passive => {
-                self.make_declared(now, channel.connection, name, declaration).map_err(fault)?
+                self.make_declared(now, (from, channel.connection), name, declaration).map_err(fault)?
             }
             Err(refusal) => return Err(fault(refusal)),
         };
@@ -232,7 +240,7 @@ impl Shard {
     pub(super) fn make_declared(
         &mut self,
         now: u64,
-        connection: ConnectionId,
+        (from, connection): (usize, ConnectionId),
         name: &str,
         declaration: Declaration,
     ) -> Result<QueueId, Refusal> {
@@ -240,6 +248,7 @@ impl Shard {
         let queue = self.declare_queue(now, name, QueueKind::Queue, declared.rule())?;
         if let Some(node) = self.queues.get_mut(queue) {
             node.owner = exclusive.then_some(connection);
+            node.owner_at = from;
             node.declared = Some(Box::new(declared));
         }
         self.define(queue);

@@ -45,7 +45,7 @@ impl Shard {
         let owner = connection.id;
         let declared = Declared::of_replies();
         let declaration = Declaration { passive: false, exclusive: true, declared };
-        self.make_declared(now, owner, &name, declaration)
+        self.make_declared(now, (self.index, owner), &name, declaration)
             .map_err(|refusal| ChannelFault::of(refusal, REPLY_TO))?;
         Ok(name)
     }

@@ -35,6 +35,7 @@ pub(crate) const ATTRIBUTES: &[(&str, Read)] = &[
     ("transactions-committed", |shard| shard.counters.transactions_committed.into()),
     ("transactions-rolled-back", |shard| shard.counters.transactions_rolled_back.into()),
     ("transactions-timed-out", |shard| shard.counters.transactions_timed_out.into()),
+    ("owners-closed", |shard| shard.counters.owners_closed.into()),
     ("settlements-late", |shard| shard.counters.settlements_late.into()),
     ("targets-stalled", |shard| shard.counters.targets_stalled.into()),
     ("mail-dropped", |shard| shard.counters.mail_dropped.into()),

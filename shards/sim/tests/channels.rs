@@ -1,7 +1,9 @@
 //! Do channels of 0-9-1 work on queues of any shard?
 
 use corelane_protocol::SessionId;
+use corelane_shard::{DestinationRule, OverflowRule};
 use corelane_sim::{ChannelClient, Setup, World, names_homed_at};
+use corelane_wire::amqp091::{FieldValue, ShortStr, TableWriter};
 
 /// A world of two shards, with the names of a queue on each: first that of the shard of the connection.
 fn world() -> (World, [String; 2]) {
@@ -267,5 +269,221 @@ fn a_queue_is_emptied_but_for_what_is_held() {
         client(&mut world, number).take_seen();
         client(&mut world, number).get(channel, queue);
         check(&mut world, number, &["got 0 again, 0 left"]);
+    }
+}
+
+#[test]
+fn s37_who_acknowledges_what_was_never_delivered_loses_the_channel_and_all_comes_back() {
+    for home in [0, 1] {
+        for multiple in [false, true] {
+            let (mut world, queues) = world();
+            let queue = &queues[home];
+            let (number, channel) = open(&mut world, 0);
+            let one = client(&mut world, number);
+            one.declare(channel, queue, false);
+            one.publish(channel, queue, "A", false);
+            one.publish(channel, queue, "B", false);
+            one.consume(channel, queue, "tag", false);
+            world.run();
+            client(&mut world, number).take_seen();
+            client(&mut world, number).ack(channel, 999, multiple);
+            check(&mut world, number, &["channel closed: 406"]);
+            let (other, others) = open(&mut world, 1);
+            for expect in ["got A again, 1 left", "got B again, 0 left"] {
+                client(&mut world, other).get(others, queue);
+                check(&mut world, other, &[expect]);
+            }
+        }
+    }
+}
+
+#[test]
+fn s38_what_is_rejected_is_gone_and_makes_room_for_one_more() {
+    for home in [0, 1] {
+        for dies in [false, true] {
+            let (mut world, queues) = world();
+            let queue = &queues[home];
+            let (number, channel) = open(&mut world, 0);
+            let mut arguments = Vec::new();
+            if dies {
+                let mut writer = TableWriter::new(&mut arguments);
+                writer.pair(ShortStr::cut("x-dead-letter-exchange"), FieldValue::LongString(b""));
+                writer.pair(ShortStr::cut("x-dead-letter-routing-key"), FieldValue::LongString(b"dead"));
+            }
+            let one = client(&mut world, number);
+            one.declare(channel, "dead", false);
+            one.declare_durable(channel, queue, &arguments);
+            for body in ["A", "B", "C"] {
+                one.publish(channel, queue, body, false);
+            }
+            one.prefetch(channel, 1);
+            one.consume(channel, queue, "tag", false);
+            world.run();
+            assert_eq!(client(&mut world, number).take_seen().last().map(String::as_str), Some("tag: A"));
+            let tag = client(&mut world, number).tags[0];
+            client(&mut world, number).nack(channel, tag, false, false);
+            // One more, and no further one.
+            check(&mut world, number, &["tag: B"]);
+            let (other, others) = open(&mut world, 1);
+            client(&mut world, other).get(others, "dead");
+            check(&mut world, other, &[if dies { "got A, 0 left" } else { "nothing" }]);
+            // It is the consumer's no more.
+            client(&mut world, number).nack(channel, tag, false, true);
+            check(&mut world, number, &["channel closed: 406"]);
+        }
+    }
+}
+
+#[test]
+fn s41_a_queue_of_a_connection_that_is_gone_is_free_and_one_of_a_living_connection_is_not() {
+    for (home, moves, is_silent) in [
+        (0, false, false),
+        (0, false, true),
+        (1, false, false),
+        (1, false, true),
+        (1, true, false),
+        (1, true, true),
+    ] {
+        let (mut world, queues) = world();
+        let queue = &queues[home];
+        let (number, channel) = open(&mut world, 0);
+        client(&mut world, number).declare(channel, queue, true);
+        if moves {
+            client(&mut world, number).consume(channel, queue, "tag", false);
+        }
+        world.run();
+        assert_eq!(world.shard_of(number), usize::from(moves));
+        if is_silent {
+            world.freeze(number);
+            // One heartbeat of 60 seconds is missed, and not yet two.
+            world.pass(70_000_000);
+        }
+        let (other, others) = open(&mut world, 1);
+        client(&mut world, other).declare(others, queue, true);
+        if is_silent {
+            check(&mut world, other, &[&format!("declared {queue} 0 0")]);
+            world.thaw(number);
+            world.run();
+            assert_eq!(
+                client(&mut world, number).take_seen().last().map(String::as_str),
+                Some("closed: 320")
+            );
+            client(&mut world, other).look(others, queue);
+            check(&mut world, other, &[&format!("declared {queue} 0 0")]);
+        } else {
+            check(&mut world, other, &["channel closed: 405"]);
+        }
+    }
+}
+
+#[test]
+fn s42_single_gets_beside_the_only_consumer_take_what_it_does_not_hold() {
+    for home in [0, 1] {
+        let (mut world, queues) = world();
+        let queue = &queues[home];
+        let (number, channel) = open(&mut world, 0);
+        let mut arguments = Vec::new();
+        let mut writer = TableWriter::new(&mut arguments);
+        writer.pair(ShortStr::cut("x-single-active-consumer"), FieldValue::Boolean(true));
+        let one = client(&mut world, number);
+        one.declare_durable(channel, queue, &arguments);
+        one.prefetch(channel, 1);
+        one.consume(channel, queue, "tag", false);
+        for body in ["A", "B"] {
+            one.publish(channel, queue, body, false);
+        }
+        world.run();
+        assert_eq!(client(&mut world, number).take_seen().last().map(String::as_str), Some("tag: A"));
+        let (other, others) = open(&mut world, 1);
+        // Others are active on the queue: each get is answered, and nobody loses anything.
+        for _ in 0..2 {
+            client(&mut world, other).get(others, queue);
+            world.run();
+            let seen = client(&mut world, other).take_seen();
+            assert_eq!(seen.len(), 1, "{seen:?}");
+        }
+        client(&mut world, other).close();
+        world.run();
+        let tag = client(&mut world, number).tags[0];
+        client(&mut world, number).ack(channel, tag, false);
+        world.run();
+        let seen = client(&mut world, number).take_seen();
+        assert!(seen.len() == 1 && seen[0].starts_with("tag: B"), "{seen:?}");
+    }
+}
+
+#[test]
+fn s43_tags_of_the_server_and_of_the_client_are_never_the_same_consumer() {
+    for home in [0, 1] {
+        let (mut world, queues) = world();
+        let queue = &queues[home];
+        let (number, channel) = open(&mut world, 0);
+        let one = client(&mut world, number);
+        one.declare(channel, queue, false);
+        // The tag that the server would give next is taken by the client.
+        one.consume(channel, queue, "amq.ctag-1.1", false);
+        one.consume(channel, queue, "", false);
+        world.run();
+        let seen = client(&mut world, number).take_seen();
+        let consuming: Vec<&String> = seen.iter().filter(|line| line.starts_with("consuming")).collect();
+        assert!(consuming.len() == 2 && consuming[0] != consuming[1], "{seen:?}");
+        // A tag comes again while its first consumer holds a message.
+        client(&mut world, number).publish(channel, queue, "A", false);
+        client(&mut world, number).publish(channel, queue, "B", false);
+        world.run();
+        client(&mut world, number).take_seen();
+        client(&mut world, number).cancel(channel, "amq.ctag-1.1");
+        client(&mut world, number).consume(channel, queue, "amq.ctag-1.1", false);
+        check(&mut world, number, &["cancelled amq.ctag-1.1", "consuming amq.ctag-1.1"]);
+        client(&mut world, number).consume(channel, queue, "amq.ctag-1.1", false);
+        world.run();
+        assert_eq!(client(&mut world, number).take_seen(), ["closed: 530"]);
+        let (other, others) = open(&mut world, 1);
+        for expect in ["got A again, 1 left", "got B again, 0 left"] {
+            client(&mut world, other).get(others, queue);
+            check(&mut world, other, &[expect]);
+        }
+    }
+}
+
+#[test]
+fn s72_a_connection_that_fills_a_queue_and_empties_it_goes_on() {
+    for home in [0, 1] {
+        let rule = DestinationRule {
+            pattern: ">".into(),
+            messages_max: Some(4),
+            overflow: Some(OverflowRule::Block),
+            ..DestinationRule::default()
+        };
+        let mut world = World::new(&Setup { verify: true, rules: vec![rule], ..Setup::new(2) });
+        let queue = &names_homed_at(home, 2).next().expect("one of many");
+        let (number, channel) = open(&mut world, 0);
+        let one = client(&mut world, number);
+        one.confirm(channel);
+        one.declare_durable(channel, queue, &[]);
+        one.prefetch(channel, 1);
+        one.consume(channel, queue, "tag", false);
+        for n in 0..6 {
+            one.publish(channel, queue, &n.to_string(), false);
+        }
+        world.run();
+        let seen = client(&mut world, number).take_seen();
+        assert!(seen.contains(&"blocked".to_owned()), "{seen:?}");
+        for n in 0..6 {
+            let one = client(&mut world, number);
+            let tag = one.tags[n];
+            one.ack(channel, tag, false);
+            world.run();
+        }
+        let seen = client(&mut world, number).take_seen();
+        assert!(seen.contains(&"unblocked".to_owned()) && seen.contains(&"tag: 5".to_owned()), "{seen:?}");
+        // All that was published is answered, and what comes from now on too.
+        client(&mut world, number).publish(channel, queue, "6", false);
+        world.run();
+        let seen = client(&mut world, number).take_seen();
+        assert!(
+            seen.iter().any(|line| line.starts_with("confirmed 7")) && seen.contains(&"tag: 6".to_owned()),
+            "{seen:?}"
+        );
     }
 }
