@@ -170,7 +170,7 @@ impl Shard {
         }
     }
 
-    /// Each key is the name of a queue.
+    /// Each key is the name of a queue, which gets it if it is there.
     fn route_to_keys(
         &mut self,
         now: u64,
@@ -186,15 +186,15 @@ impl Shard {
             return PublishOutcome::NoSubscription;
         };
         if others.is_empty() {
-            return self.route_to_queue(now, last, died_in, message);
+            return self.route_to_existing(now, last, died_in, message);
         }
         let message = message.passed();
         let mut outcome = PublishOutcome::Stored;
         for name in others {
             let Some(another) = message.another() else { break };
-            outcome = outcome.and(self.route_to_queue(now, name, died_in, another));
+            outcome = outcome.and(self.route_to_existing(now, name, died_in, another));
         }
-        outcome.and(self.route_to_queue(now, last, died_in, message))
+        outcome.and(self.route_to_existing(now, last, died_in, message))
     }
 }
 

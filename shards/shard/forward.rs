@@ -74,8 +74,29 @@ impl Shard {
         died_in: Option<QueueId>,
         message: Message,
     ) -> PublishOutcome {
-        let home = self.home_of(name);
-        let target = HandoffTarget::Name(name.into());
+        self.route_to_home(now, self.home_of(name), HandoffTarget::Name(name.into()), died_in, message)
+    }
+
+    /// The same, if the queue is there: it is not made.
+    pub(crate) fn route_to_existing(
+        &mut self,
+        now: u64,
+        name: &str,
+        died_in: Option<QueueId>,
+        message: Message,
+    ) -> PublishOutcome {
+        let target = HandoffTarget::Existing { name: name.into(), is_mandatory: false };
+        self.route_to_home(now, self.home_of(name), target, died_in, message)
+    }
+
+    fn route_to_home(
+        &mut self,
+        now: u64,
+        home: usize,
+        target: HandoffTarget,
+        died_in: Option<QueueId>,
+        message: Message,
+    ) -> PublishOutcome {
         if home == self.index {
             self.store_internal(now, &target, message)
         } else {
