@@ -202,6 +202,8 @@ impl Shard {
             Written::TooLarge => {
                 let outcome = Outcome::Modified { delivery_failed: false, undeliverable_here: true };
                 self.settle_here(now, consumer, place, acquisition, outcome);
+                // A connection of 0-9-1 ends for it.
+                self.resume(slot);
             }
             Written::NotReady => self.settle_here(now, consumer, place, acquisition, Outcome::Released),
         }

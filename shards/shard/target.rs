@@ -558,6 +558,7 @@ impl Shard {
             Written::TooLarge => {
                 let outcome = Outcome::Modified { delivery_failed: false, undeliverable_here: true };
                 self.settle_elsewhere(slot, link, place, acquisition, outcome);
+                self.resume(slot);
                 self.buffers.give(message.into_bytes());
             }
             Written::NotReady => {

@@ -24,9 +24,9 @@ pub struct ChannelClient {
 }
 
 impl ChannelClient {
-    pub(crate) fn new(now: u64, vhost: &str) -> Self {
+    pub(crate) fn new(now: u64, vhost: &str, frame_max: u32) -> Self {
         let login = Login::Plain { user: "sim".into(), password: "".into() };
-        let config = Config { login, virtual_host: vhost.into(), ..Config::default() };
+        let config = Config { login, virtual_host: vhost.into(), frame_max, ..Config::default() };
         ChannelClient {
             protocol: Connection::client(config, now),
             input: Vec::new(),
@@ -117,6 +117,11 @@ impl ChannelClient {
 
     pub fn prefetch(&mut self, channel: SessionId, prefetch_count: u16) {
         self.call(channel, &basic::Qos { prefetch_size: 0, prefetch_count, global: false });
+    }
+
+    /// Of all consumers of the channel together.
+    pub fn prefetch_all(&mut self, channel: SessionId, prefetch_count: u16) {
+        self.call(channel, &basic::Qos { prefetch_size: 0, prefetch_count, global: true });
     }
 
     /// Publishes to the default exchange.

@@ -293,9 +293,14 @@ impl World {
 
     /// The same, in this virtual host.
     pub fn connect_channels_in(&mut self, shard: usize, vhost: &str) -> usize {
+        self.connect_channels_of(shard, vhost, amqp091::Config::default().frame_max)
+    }
+
+    /// The same, with frames of so many bytes at most.
+    pub fn connect_channels_of(&mut self, shard: usize, vhost: &str, frame_max: u32) -> usize {
         let number = self.clients.len();
         self.clients.push(Client::new(self.client_config.clone(), self.now));
-        self.channel_clients.insert(number, ChannelClient::new(self.now, vhost));
+        self.channel_clients.insert(number, ChannelClient::new(self.now, vhost, frame_max));
         self.accept(shard, number);
         self.run();
         number

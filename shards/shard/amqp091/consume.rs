@@ -7,7 +7,7 @@
 
 use corelane_engine as engine;
 use corelane_protocol::amqp091::{self, LinkId, SessionId};
-use corelane_wire::amqp091::{FieldValue, ShortStr, basic};
+use corelane_wire::amqp091::{FieldValue, ReplyCode, ShortStr, basic};
 
 use super::channel::{ChannelFault, Waiting};
 use super::reply_to::REPLY_TO;
@@ -284,7 +284,13 @@ pub(crate) fn write(
             }
             Written::Whole { presettled: settled }
         }
-        amqp091::Progress::TooLarge => Written::TooLarge,
+        amqp091::Progress::TooLarge => {
+            // Its peer has agreed on frames in which it cannot be had; others may have it.
+            let text =
+                "the properties of a message do not fit into the frames that were agreed on (frame-max)";
+            protocol.close(Some(amqp091::ErrorSpec { reply_code: ReplyCode::FrameError, text }));
+            Written::TooLarge
+        }
         amqp091::Progress::Partial { .. } | amqp091::Progress::NotReady(_) => Written::NotReady,
     }
 }
