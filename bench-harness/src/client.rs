@@ -21,8 +21,9 @@ use crate::url::Url;
 
 /// How long the broker may take for an answer that needs nothing but itself.
 pub const ANSWER_US_MAX: u64 = 10_000_000;
-/// How often it is looked for meanwhile.
+/// How often it is looked for meanwhile, once it is late: until then we poll, so that how long it takes can be measured.
 const ANSWER_POLL: Duration = Duration::from_micros(50);
+const ANSWER_PROMPT_US: u64 = 2_000;
 /// Largest frame that we take.
 const FRAME_BYTES_MAX: u32 = 64 << 10;
 /// Room for what is written between two sends.
@@ -201,6 +202,72 @@ impl Client {
         }
     }
 
+    /// As [`open_receiver`](Self::open_receiver), of a queue that is known to be there.
+    pub fn open_existing(&mut self, queue: &str, receiver: &Receiver<'_>) -> Result<LinkId, BenchError> {
+        match self {
+            Client::Amqp10(client) => client.open_receiver(queue, receiver),
+            Client::Amqp091(client) => client.open_consumer(queue, receiver),
+        }
+    }
+
+    /// Begins and ends a session, or opens and closes a channel.
+    pub fn churn_session(&mut self) -> Result<(), BenchError> {
+        match self {
+            Client::Amqp10(client) => {
+                let session = client.begin()?;
+                client.end(session)
+            }
+            Client::Amqp091(client) => {
+                let channel = client.open_plain()?;
+                client.close_channel(channel)
+            }
+        }
+    }
+
+    /// Makes a queue for this connection only, and deletes it.
+    pub fn churn_queue(&mut self, name: &str) -> Result<(), BenchError> {
+        match self {
+            Client::Amqp10(client) => {
+                let link = client.open_receiver("", &Receiver::default())?;
+                client.detach(link)
+            }
+            Client::Amqp091(client) => {
+                let channel = client.open_plain()?;
+                client.declare(channel, name, true)?;
+                client.delete(channel, name)?;
+                client.close_channel(channel)
+            }
+        }
+    }
+
+    /// Where [`make_queue`](Self::make_queue) asks, if that needs something.
+    pub fn open_plain(&mut self) -> Result<Option<LinkId>, BenchError> {
+        match self {
+            Client::Amqp10(_) => Ok(None),
+            Client::Amqp091(client) => client.open_plain().map(Some),
+        }
+    }
+
+    /// Makes a queue that stays. With 1.0, by attaching to it.
+    pub fn make_queue(&mut self, channel: Option<LinkId>, name: &str) -> Result<(), BenchError> {
+        match self {
+            Client::Amqp10(client) => {
+                let link = client.attach(name, amqp10::End::Sender, true)?;
+                client.detach(link)
+            }
+            Client::Amqp091(client) => client.declare(channel.unwrap_or(LinkId(1)), name, false),
+        }
+    }
+
+    /// Until there are two sessions, or channels.
+    pub fn open_two_sessions(&mut self) -> Result<(), BenchError> {
+        match self {
+            // One came with the connection.
+            Client::Amqp10(client) => client.begin().map(drop),
+            Client::Amqp091(client) => client.open_plain().and_then(|_| client.open_plain()).map(drop),
+        }
+    }
+
     /// Says goodbye and waits for the answers, but not for long: nothing here depends on it.
     pub fn close(self) {
         match self {
@@ -219,6 +286,13 @@ fn send(socket: &mut Socket, output: &mut Vec<u8>) -> io::Result<bool> {
     }
     std::mem::swap(socket.outbox(), output);
     socket.flush()
+}
+
+/// Before one looks again for an answer that has been awaited since `begun_us`.
+fn pause(clock: Clock, begun_us: u64) {
+    if clock.now_us() - begun_us > ANSWER_PROMPT_US {
+        std::thread::sleep(ANSWER_POLL);
+    }
 }
 
 /// The peer does not want us.

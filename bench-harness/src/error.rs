@@ -36,6 +36,8 @@ pub enum BenchError {
     System { doing: &'static str, error: io::Error },
     /// The disk that is to be measured does not do what it is asked.
     Disk { path: PathBuf, error: io::Error },
+    /// What was measured cannot be kept.
+    Kept { path: PathBuf, error: io::Error },
     /// A core that this process may not use.
     NoCore { core: usize, usable: Vec<usize> },
     /// The kernel did not pin us.
@@ -100,6 +102,7 @@ impl fmt::Display for BenchError {
             BenchError::Disk { path, error } => {
                 write!(formatter, "cannot write in {}: {error}; name another --within", path.display())
             }
+            BenchError::Kept { path, error } => formatter.write_str(&not_kept(path, error)),
             BenchError::NoCore { core, usable } => write!(
                 formatter,
                 "core {core} is not among those this process may use ({usable:?}); correct --broker-core or \
@@ -114,6 +117,10 @@ impl fmt::Display for BenchError {
 }
 
 impl std::error::Error for BenchError {}
+
+fn not_kept(path: &Path, error: &io::Error) -> String {
+    format!("cannot write into {}: {error}; name another --out", path.display())
+}
 
 fn no_room(path: &Path, free: u64, wanted: u64) -> String {
     let (path, free, wanted) = (path.display(), free / 1_000_000, wanted / 1_000_000);

@@ -9,9 +9,10 @@
 //! - the generator neither allocates nor waits while it measures;
 //! - the broker is seen from outside only: over TCP, and as a process.
 //!
-//! Left out: open-loop schedules, charts.
+//! Left out: several generators at a time.
 
 pub mod backlog;
+pub mod chart;
 pub mod client;
 pub mod clock;
 pub mod cores;
@@ -21,15 +22,22 @@ pub mod error;
 pub mod journal;
 pub mod ledger;
 pub mod message;
+pub mod operations;
 pub mod options;
 pub mod pingpong;
 pub mod progress;
 pub mod quantity;
+pub mod records;
 pub mod report;
 pub mod rounds;
 pub mod run;
+mod run_scenes;
 pub mod sample;
 pub mod saturate;
+pub mod scene;
+pub mod scene_options;
+pub mod scenes;
+pub mod schedule;
 pub mod socket;
 pub mod subject;
 pub mod traffic;

@@ -26,7 +26,7 @@ fn measure(workload: &Workload) -> Result<Vec<Row>, BenchError> {
     let mut bench = Bench::new(workload)?;
     let mut rows = Vec::new();
     for case in workload.cases() {
-        for row in bench.rows(case)? {
+        for row in bench.rows(&case)? {
             if workload.common().json {
                 tell(&format!("{}\n", row.json()));
             }

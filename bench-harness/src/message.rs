@@ -3,8 +3,11 @@
 //! `body = word(run 16 bits, producer 8, sequence 40) · word(time of sending in ns, 0: not timed) · pattern`. So the
 //! consumer knows its own messages from those of others, counts what came twice or never, and sees a body that changed.
 
-use corelane_wire::amqp10::{Encode, Header, write_data_head};
+use corelane_wire::amqp10::{
+    Encode, Header, Properties, Value, write_application_properties, write_data_head,
+};
 use corelane_wire::amqp091;
+use corelane_wire::amqp091::{FieldValue, ShortStr, Table, TableWriter};
 
 /// The smallest body: both words.
 pub const BODY_BYTES_MIN: usize = 16;
@@ -38,38 +41,76 @@ pub struct Template {
     body: usize,
     /// As 0-9-1 encodes what stands before the body.
     properties: Vec<u8>,
+    /// The routing key, if it is not the channel's.
+    key: Option<Box<[u8]>>,
     run: u16,
     producer: u8,
+}
+
+/// What a message says about itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extras<'a> {
+    pub durable: bool,
+    /// Where it goes: the address, and the routing key that is the same.
+    pub to: Option<(&'a str, &'a str)>,
+    pub reply_to: Option<&'a str>,
+    /// An application property, or header.
+    pub property: Option<(&'a str, &'a str)>,
+}
+
+impl Extras<'_> {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        if self.durable {
+            Header { durable: true, ..Header::default() }.encode(bytes);
+        }
+        if self.to.is_some() || self.reply_to.is_some() {
+            let to = self.to.map(|(address, _)| address);
+            Properties { to, reply_to: self.reply_to, ..Properties::default() }.encode(bytes);
+        }
+        if let Some((name, value)) = self.property {
+            write_application_properties(bytes, &[(name, Value::String(value))]);
+        }
+    }
+
+    fn encode_amqp091(&self) -> Vec<u8> {
+        let mut headers = Vec::new();
+        if let Some((name, value)) = self.property {
+            let name = ShortStr::new(name.as_bytes()).unwrap_or_default();
+            TableWriter::new(&mut headers).pair(name, FieldValue::LongString(value.as_bytes()));
+        }
+        let properties = amqp091::Properties {
+            delivery_mode: self.durable.then_some(PERSISTENT),
+            reply_to: self.reply_to.and_then(|name| ShortStr::new(name.as_bytes())),
+            headers: self.property.is_some().then(|| Table::new(&headers)),
+            ..Default::default()
+        };
+        let mut bytes = Vec::new();
+        properties.encode(&mut bytes);
+        bytes
+    }
 }
 
 impl Template {
     /// A message with one data section of `size` bytes, at least [`BODY_BYTES_MIN`].
     pub fn new(size: usize, run: u16, producer: u8) -> Template {
-        Template::behind(Vec::with_capacity(size + 8), amqp091::Properties::default(), size, run, producer)
+        Template::with(&Extras::default(), size, run, producer)
     }
 
     /// The same, of a message that is to be kept.
     pub fn durable(size: usize, run: u16, producer: u8) -> Template {
-        let mut bytes = Vec::with_capacity(size + 32);
-        Header { durable: true, ..Header::default() }.encode(&mut bytes);
-        let properties = amqp091::Properties { delivery_mode: Some(PERSISTENT), ..Default::default() };
-        Template::behind(bytes, properties, size, run, producer)
+        Template::with(&Extras { durable: true, ..Extras::default() }, size, run, producer)
     }
 
-    fn behind(
-        mut bytes: Vec<u8>,
-        properties: amqp091::Properties<'_>,
-        size: usize,
-        run: u16,
-        producer: u8,
-    ) -> Template {
+    /// The same, of a message that says more about itself.
+    pub fn with(extras: &Extras<'_>, size: usize, run: u16, producer: u8) -> Template {
         assert!(size >= BODY_BYTES_MIN, "the stamp needs its room");
+        let mut bytes = Vec::with_capacity(size + 32);
+        extras.encode(&mut bytes);
         write_data_head(&mut bytes, size);
         let body = bytes.len();
         bytes.extend((0..size).map(pattern));
-        let mut encoded = Vec::new();
-        properties.encode(&mut encoded);
-        Template { bytes, body, properties: encoded, run, producer }
+        let key = extras.to.map(|(_, key)| key.as_bytes().into());
+        Template { bytes, body, properties: extras.encode_amqp091(), key, run, producer }
     }
 
     /// Writes the two words.
@@ -90,6 +131,12 @@ impl Template {
     #[inline]
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.body..]
+    }
+
+    /// Of 0-9-1, if it is not the channel's.
+    #[inline]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.key.as_deref()
     }
 
     /// What 0-9-1 has before the body.

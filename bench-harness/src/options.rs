@@ -8,8 +8,12 @@ use clap::{Args, Parser, Subcommand};
 use crate::client::Protocol;
 use crate::disk::Syncing;
 use crate::message::{BODY_BYTES_MIN, PRODUCERS_MAX};
+use crate::operations::Churn;
 use crate::pingpong::Connections;
 use crate::quantity;
+use crate::scene_options::{ChurnOptions, HoldOptions, SceneOptions};
+use crate::scenes::Kind;
+use crate::schedule::Profile;
 use crate::subject::Idle;
 use crate::traffic::Settle;
 use crate::url::Url;
@@ -26,6 +30,10 @@ Examples:
       The same beside classic and quorum queues of a RabbitMQ that it starts.
   corelane-bench backlog --within /var/lib/corelane --scale 0.01
       A hundredth of the two large backlogs: how fast they are built, read by a restart, and drained.
+  corelane-bench open-loop --rate 1000,50000 --arrivals poisson --out charts
+      Latency at two rates, with a percentile chart of each.
+  corelane-bench fanout --protocol 0-9-1 --url amqp://guest:guest@127.0.0.1:5672 --broker-core 0
+      1 to 10 and 1 to 100 over exchanges.
   corelane-bench saturate --url amqp://guest:guest@127.0.0.1:5672 --broker-core 0
       Throughput of a broker that runs already; say which core it is on.";
 
@@ -71,6 +79,43 @@ pub enum Workload {
     /// kernel has counted of the broker's process until the stop, and from the restart to the end. A broker at --url is filled and
     /// emptied, and not restarted. Who interrupts this finds the folder corelane-bench-* in --within, to be deleted.
     Backlog(BacklogOptions),
+    /// Latency at a rate: an open loop, free of coordinated omission
+    ///
+    /// Each message is due at a time that stands; its latency counts from then, so that a stall is in the figures of all that were due in
+    /// it. Beside it stands how late the generator was; a row is void where that is more than a tenth of the latency.
+    #[command(mut_arg("rates", |rates| rates.default_values(["1000", "10000"])), mut_arg("counts", |counts| counts.hide(true)))]
+    OpenLoop(SceneOptions),
+    /// Requests at a rate, through one queue to a server and back through another
+    #[command(mut_arg("rates", |rates| rates.default_values(["1000"])), mut_arg("counts", |counts| counts.hide(true)))]
+    RpcOpen(SceneOptions),
+    /// Each message to many: a topic's subscribers, or queues that are bound to a fanout exchange
+    #[command(mut_arg("counts", |counts| counts.default_values(["10", "100"])))]
+    Fanout(SceneOptions),
+    /// Does a consumer notice many others on its queue?
+    ///
+    /// Beside it in the same round stands the consumer alone. Others are idle (without credit), interested (they take their share) or
+    /// browsing.
+    #[command(mut_arg("counts", |counts| counts.default_values(["10000"])))]
+    ConsumersFlat(SceneOptions),
+    /// Many different equality selectors on one queue, beside a single one; with 0-9-1, a headers exchange
+    #[command(mut_arg("counts", |counts| counts.default_values(["10000"])))]
+    Selectors(SceneOptions),
+    /// Many topic patterns, beside a single one: subscriptions, or bindings of a topic exchange
+    #[command(mut_arg("counts", |counts| counts.default_values(["10000"])))]
+    Topics(SceneOptions),
+    /// A consumer that takes 1 ms a message beside a quick one on the same queue
+    #[command(mut_arg("counts", |counts| counts.hide(true)))]
+    SlowConsumer(SceneOptions),
+    /// Opening and closing connections, sessions or channels, links or consumers, queues
+    Churn(ChurnOptions),
+    /// Making many queues, and the broker's memory for each while it is empty
+    #[command(mut_arg("counts", |counts| counts.default_values(["10000"])))]
+    Queues(HoldOptions),
+    /// Reading a queue without taking anything out, again and again
+    #[command(mut_arg("counts", |counts| counts.default_values(["10000"])))]
+    Browse(HoldOptions),
+    /// Connections with two sessions or channels each on which nothing happens: memory and processor time
+    Idle(HoldOptions),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -221,13 +266,16 @@ pub struct CommonOptions {
     /// Measure neither echo nor relay; a broker on another machine is never compared with them
     #[arg(long)]
     pub no_yardsticks: bool,
+    /// A folder for histograms (.hlog) and percentile charts (.svg), one of each for each row
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// No progress on stderr
     #[arg(long, short)]
     pub quiet: bool,
 }
 
 /// What distinguishes the rows of one command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Bytes of a body.
     pub size: usize,
@@ -238,6 +286,27 @@ pub struct Case {
     pub depth: Option<u32>,
     /// Of a backlog.
     pub messages: Option<u64>,
+    /// Receivers, or things that are held.
+    pub count: u32,
+    /// Of an open loop.
+    pub profile: Option<Profile>,
+    pub churn: Option<Churn>,
+}
+
+impl Case {
+    pub fn new(size: usize, settle: Settle) -> Case {
+        Case {
+            size,
+            settle,
+            connections: Connections::Two,
+            queues: 1,
+            depth: None,
+            messages: None,
+            count: 0,
+            profile: None,
+            churn: None,
+        }
+    }
 }
 
 impl Workload {
@@ -247,6 +316,17 @@ impl Workload {
             Workload::Saturate(_) => "saturate",
             Workload::Durable(_) => "durable",
             Workload::Backlog(_) => "backlog",
+            Workload::OpenLoop(_) => "open-loop",
+            Workload::RpcOpen(_) => "rpc-open",
+            Workload::Fanout(_) => "fanout",
+            Workload::ConsumersFlat(_) => "consumers-flat",
+            Workload::Selectors(_) => "selectors",
+            Workload::Topics(_) => "topics",
+            Workload::SlowConsumer(_) => "slow-consumer",
+            Workload::Churn(_) => "churn",
+            Workload::Queues(_) => "queues",
+            Workload::Browse(_) => "browse",
+            Workload::Idle(_) => "idle",
         }
     }
 
@@ -256,6 +336,38 @@ impl Workload {
             Workload::Saturate(options) => &options.common,
             Workload::Durable(options) => &options.common,
             Workload::Backlog(options) => &options.common,
+            Workload::OpenLoop(options)
+            | Workload::RpcOpen(options)
+            | Workload::Fanout(options)
+            | Workload::ConsumersFlat(options)
+            | Workload::Selectors(options)
+            | Workload::Topics(options)
+            | Workload::SlowConsumer(options) => &options.common,
+            Workload::Churn(options) => &options.common,
+            Workload::Queues(options) | Workload::Browse(options) | Workload::Idle(options) => {
+                &options.common
+            }
+        }
+    }
+
+    /// The scene that it plays, of a case.
+    pub fn scene(&self, case: &Case) -> Option<(&SceneOptions, Kind)> {
+        match self {
+            Workload::OpenLoop(options) => Some((options, Kind::Queue)),
+            Workload::RpcOpen(options) => Some((options, Kind::Rpc)),
+            Workload::Fanout(options) => Some((options, Kind::Fanout(case.count))),
+            Workload::ConsumersFlat(options) => Some((options, Kind::Company(case.count, options.company))),
+            Workload::Selectors(options) => Some((options, Kind::Selectors(case.count))),
+            Workload::Topics(options) => Some((options, Kind::Topics(case.count))),
+            Workload::SlowConsumer(options) => Some((options, Kind::Slow(true))),
+            Workload::Pingpong(_)
+            | Workload::Saturate(_)
+            | Workload::Durable(_)
+            | Workload::Backlog(_)
+            | Workload::Churn(_)
+            | Workload::Queues(_)
+            | Workload::Browse(_)
+            | Workload::Idle(_) => None,
         }
     }
 
@@ -263,7 +375,7 @@ impl Workload {
     pub fn peers(&self) -> &[Peer] {
         match self {
             Workload::Durable(options) => &options.peers,
-            Workload::Pingpong(_) | Workload::Saturate(_) | Workload::Backlog(_) => &[],
+            _ => &[],
         }
     }
 
@@ -274,11 +386,26 @@ impl Workload {
             Workload::Saturate(options) => (&options.sizes, &options.settle, [Connections::Two].as_slice()),
             Workload::Durable(options) => return options.cases(),
             Workload::Backlog(options) => return options.cases(),
+            Workload::OpenLoop(options)
+            | Workload::RpcOpen(options)
+            | Workload::Fanout(options)
+            | Workload::ConsumersFlat(options)
+            | Workload::Selectors(options)
+            | Workload::Topics(options)
+            | Workload::SlowConsumer(options) => return options.cases(),
+            Workload::Churn(options) => {
+                let case = |churn| Case { churn: Some(churn), ..Case::new(BODY_BYTES_MIN, Settle::Pre) };
+                return options.of.iter().copied().map(case).collect();
+            }
+            Workload::Queues(options) | Workload::Browse(options) | Workload::Idle(options) => {
+                let case = |&count| Case { count, ..Case::new(options.size, Settle::Batch) };
+                return options.counts.iter().map(case).collect();
+            }
         };
         let mut cases = Vec::new();
         for &connections in connections {
             for &settle in settle {
-                let case = |&size| Case { size, settle, connections, queues: 1, depth: None, messages: None };
+                let case = |&size| Case { connections, ..Case::new(size, settle) };
                 cases.extend(sizes.iter().map(case));
             }
         }
@@ -291,19 +418,36 @@ impl Workload {
             Workload::Pingpong(_) => PINGPONG_WINDOW,
             Workload::Saturate(options) => options.window.unwrap_or_else(|| default_window(case.size)),
             Workload::Durable(_) => case.depth.unwrap_or(1),
-            Workload::Backlog(_) => default_window(case.size),
+            Workload::Backlog(_) | Workload::Churn(_) | Workload::Queues(_) | Workload::Browse(_) => {
+                default_window(case.size)
+            }
+            Workload::Idle(_) => 1,
+            _ => self.scene(case).map_or(1, |(options, _)| options.window),
         }
+    }
+}
+
+impl SceneOptions {
+    fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &settle in &self.settle {
+            for &size in &self.sizes {
+                for &count in &self.counts {
+                    let case = |profile| Case { count, profile, ..Case::new(size, settle) };
+                    cases.extend(self.profiles().into_iter().map(case));
+                }
+            }
+        }
+        cases
     }
 }
 
 impl DurableOptions {
     fn cases(&self) -> Vec<Case> {
-        let (settle, connections) = (Settle::Batch, Connections::Two);
         let mut cases = Vec::new();
         for &size in &self.sizes {
             for &queues in &self.queues {
-                let case =
-                    |&depth| Case { size, settle, connections, queues, depth: Some(depth), messages: None };
+                let case = |&depth| Case { queues, depth: Some(depth), ..Case::new(size, Settle::Batch) };
                 cases.extend(self.depths.iter().map(case));
             }
         }
@@ -322,12 +466,8 @@ const BACKLOGS: [(u64, usize); 2] = [(10_000_000, 100), (29_296_875, 1024)];
 impl BacklogOptions {
     fn cases(&self) -> Vec<Case> {
         let case = |(messages, size): (u64, usize)| Case {
-            size,
-            settle: Settle::Batch,
-            connections: Connections::Two,
-            queues: 1,
-            depth: None,
             messages: Some(messages),
+            ..Case::new(size, Settle::Batch)
         };
         match self.messages {
             Some(messages) => vec![case((messages, self.size.unwrap_or(BACKLOGS[0].1)))],
@@ -375,7 +515,7 @@ fn fraction(text: &str) -> Result<f64, String> {
     }
 }
 
-fn body_size(text: &str) -> Result<usize, String> {
+pub fn body_size(text: &str) -> Result<usize, String> {
     let size = quantity::size(text)?;
     if size < BODY_BYTES_MIN {
         return Err(format!(
@@ -464,6 +604,23 @@ mod tests {
     }
 
     #[test]
+    fn an_open_loop_has_a_row_for_each_rate() {
+        let check = |line: &str, expect: &[&[f64]]| {
+            let cases = parse(line).unwrap().cases();
+            let rates: Vec<_> =
+                cases.iter().map(|case| case.profile.as_ref().unwrap().rates.clone()).collect();
+            assert_eq!(rates, expect, "{line}");
+        };
+        check("open-loop", &[&[1000.0], &[10_000.0]]);
+        check("open-loop --rate 5,0.5", &[&[5.0], &[0.5]]);
+        check("open-loop --steps 1,2", &[&[1.0, 2.0]]);
+        check("rpc-open", &[&[1000.0]]);
+        let fanout = parse("fanout").unwrap().cases();
+        let counts: Vec<_> = fanout.iter().map(|case| (case.count, case.profile.is_none())).collect();
+        assert_eq!(counts, [(10, true), (100, true)]);
+    }
+
+    #[test]
     fn everything_given() {
         let line = "saturate --url amqp://a:b@h:1 --protocol amqp10 --size 16 --size 1MiB --duration 2s --warmup 0 \
                     --rounds 3 --producers 2 --consumers 4 --window 50 --settle pre,batch --json --idle spin --quiet";
@@ -505,6 +662,9 @@ mod tests {
         check("backlog --scale 2", "1 at most");
         check("backlog --size 100", "--messages");
         check("backlog --messages 1 --scale 0.5", "cannot be used with");
-        check("fanout", "unrecognized subcommand");
+        check("weather", "unrecognized subcommand");
+        check("open-loop --rate 0", "at least 0.1");
+        check("open-loop --rate 5 --steps 1,2", "cannot be used with");
+        check("fanout --count 0", "1..");
     }
 }

@@ -91,6 +91,28 @@ pub struct Row {
     /// The most memory of the broker's process until the stop, and from the restart on.
     pub memory_built_mb: Option<f64>,
     pub memory_drained_mb: Option<f64>,
+    /// Receivers of each message, others in company, things held; what churns.
+    pub count: u32,
+    pub churn: Option<&'static str>,
+    /// Of an open loop: what was asked for, in the order of the steps, and how late the generator was.
+    pub rates_asked: Vec<f64>,
+    pub arrivals: Option<&'static str>,
+    pub lag_p50_us: Option<f64>,
+    pub lag_p99_us: Option<f64>,
+    pub max_us: Option<f64>,
+    /// The highest rate that held.
+    pub knee_per_s: Option<f64>,
+    /// Our rate, and processor time a message, in those of the same load without what the workload adds.
+    pub ratio_base: Option<f64>,
+    pub ratio_base_min: Option<f64>,
+    pub ratio_base_max: Option<f64>,
+    pub ratio_base_cpu: Option<f64>,
+    /// The broker's memory for each of the things that are held.
+    pub bytes_each: Option<f64>,
+    /// The broker that `ratio_peer` is in.
+    pub peer: Option<String>,
+    /// Of durable messages: until the confirm.
+    pub confirm_p50_us: Option<f64>,
     pub sent: u64,
     pub confirmed: u64,
     pub delivered: u64,
@@ -131,7 +153,17 @@ impl Row {
             p999_us: percentile(99.9),
             echo_p50_us: verdict.echo_latencies.percentile_us(50.0).map(round),
             relay_rate_per_s: middle(verdict.relay_rate_per_s),
-            void: counts.fault().or_else(|| verdict.latencies.is_empty().then(|| NOTHING.to_owned())),
+            void: void(verdict),
+            lag_p50_us: verdict.lag.percentile_us(50.0).map(round),
+            lag_p99_us: verdict.lag.percentile_us(99.0).map(round),
+            max_us: percentile(100.0),
+            ratio_base: middle(verdict.ratio_base),
+            ratio_base_min: low(verdict.ratio_base),
+            ratio_base_max: high(verdict.ratio_base),
+            ratio_base_cpu: middle(verdict.ratio_base_cpu),
+            bytes_each: middle(verdict.bytes_each),
+            peer: (subject.broker != OURS).then(|| subject.broker.to_owned()),
+            confirm_p50_us: percentile(50.0).filter(|_| subject.workload == "durable"),
             settle: subject.settle.name(),
             connections: subject.connections,
             producers: subject.producers,
@@ -223,6 +255,20 @@ pub const OURS: &str = "corelane";
 
 const NOTHING: &str = "nothing arrived in the measured time";
 
+/// How late the generator may be, in the latencies that it tells.
+const LAG_MAX: f64 = 0.1;
+
+/// Why the figures are worth nothing.
+fn void(verdict: &Verdict) -> Option<String> {
+    if let Some(fault) = verdict.counts.fault() {
+        return Some(fault);
+    }
+    let Some(p99) = verdict.latencies.percentile_us(99.0) else { return Some(NOTHING.to_owned()) };
+    let lag = verdict.lag.percentile_us(99.0)?;
+    (lag > LAG_MAX * p99)
+        .then(|| format!("the generator was late: {lag:.1} us at p99, more than a tenth of {p99:.1} us"))
+}
+
 /// The heads of a table's columns, and a row's cells.
 type Columns = (fn() -> Vec<String>, fn(&Row) -> Vec<String>);
 
@@ -233,6 +279,10 @@ pub fn table(rows: &[Row]) -> String {
         "pingpong" => (latency_head, latency_line),
         "durable" => (durable_head, durable_line),
         "backlog" => (backlog_head, backlog_line),
+        "churn" | "queues" | "browse" | "idle" => (hold_head, hold_line),
+        "open-loop" | "rpc-open" | "fanout" | "consumers-flat" | "selectors" | "topics" | "slow-consumer" => {
+            (scene_head, scene_line)
+        }
         _ => (rate_head, rate_line),
     };
     let mut lines = vec![head()];
@@ -283,6 +333,46 @@ fn rate_line(row: &Row) -> Vec<String> {
         show_us(row.p99_us),
         show_rounds(row),
     ]
+}
+
+fn scene_head() -> Vec<String> {
+    let names =
+        ["size", "settle", "count", "asked/s", "delivered/s", "p50 us", "p99", "p99.9", "max", "lag p99"];
+    heads(
+        &names,
+        &["rate in base", "CPU in base", "us/message", "busy", "echo p50", "p50 in echoes", "rounds"],
+    )
+}
+
+fn scene_line(row: &Row) -> Vec<String> {
+    let asked: Vec<String> = row.rates_asked.iter().map(|rate| show_count(Some(*rate))).collect();
+    let mut cells = vec![show_size(row.size), row.settle.to_owned(), row.count.to_string()];
+    cells.push(if asked.is_empty() { NONE.to_owned() } else { asked.join("-") });
+    cells.push(show_count(row.rate_per_s));
+    cells.extend([row.p50_us, row.p99_us, row.p999_us, row.max_us, row.lag_p99_us].map(show_us));
+    cells.push(show_ratio(row, row.ratio_base, row.ratio_base_min, row.ratio_base_max));
+    cells.push(show_ratio(row, row.ratio_base_cpu, None, None));
+    cells.push(show_us(row.broker_cpu_us));
+    cells.push(row.broker_busy.map_or(NONE.to_owned(), |busy| format!("{:.0} %", busy * 100.0)));
+    cells.push(show_us(row.echo_p50_us));
+    cells.push(show_ratio(row, row.ratio_echo, row.ratio_echo_min, row.ratio_echo_max));
+    cells.push(show_rounds(row));
+    cells
+}
+
+fn hold_head() -> Vec<String> {
+    heads(&["what", "count", "per s", "p50 us", "p99", "max"], &["bytes each", "busy", "echo p50", "rounds"])
+}
+
+fn hold_line(row: &Row) -> Vec<String> {
+    let mut cells = vec![row.churn.unwrap_or(row.workload).to_owned(), row.count.to_string()];
+    cells.push(show_count(row.rate_per_s));
+    cells.extend([row.p50_us, row.p99_us, row.max_us].map(show_us));
+    cells.push(show_count(row.bytes_each));
+    cells.push(row.broker_busy.map_or(NONE.to_owned(), |busy| format!("{:.1} %", busy * 100.0)));
+    cells.push(show_us(row.echo_p50_us));
+    cells.push(show_rounds(row));
+    cells
 }
 
 fn durable_head() -> Vec<String> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::journal::JournalUse;
 use crate::rounds::Round;
-use crate::sample::{Counts, Sample};
+use crate::sample::{Counts, Latencies, Sample};
 
 fn sample(latency_us: u64, count: u64) -> Sample {
     let counts = Counts { sent: count, delivered: count, ..Counts::default() };
@@ -129,4 +129,27 @@ fn durable_messages_stand_beside_the_disk() {
     let text = table(&[row]);
     assert!(text.starts_with("size   broker    queues  depth  confirms/s  ours in it  disk/s"), "{text}");
     assert!(text.contains("0.25 (0.25-0.25)") && text.contains("0.1000"), "{text}");
+}
+
+#[test]
+fn a_generator_that_was_late_voids_its_row() {
+    let check = |lag_us: u64, expect: bool| {
+        let mut late = sample(1000, 1);
+        let mut lag = Latencies::default();
+        lag.record(lag_us * 1000);
+        late.lag = Some(lag);
+        let row = row("open-loop", round_of(late));
+        assert_eq!(row.void.is_some_and(|why| why.contains("was late")), expect, "{lag_us} us");
+        assert!(row.lag_p99_us.is_some());
+    };
+    check(90, false);
+    check(200, true);
+}
+
+#[test]
+fn what_a_workload_adds_is_told_beside_the_load_without_it() {
+    let base = Some(sample(10, 4000));
+    let row = row("consumers-flat", Round { base, ..round_of(sample(10, 1000)) });
+    assert_eq!((row.ratio_base, row.ratio_relay), (Some(0.25), Some(0.001)));
+    assert!(table(&[row]).contains("0.25 (0.25-0.25)"));
 }

@@ -21,6 +21,8 @@ pub struct Round {
     pub disk: Option<Sample>,
     /// What the broker has written.
     pub journal: Option<JournalUse>,
+    /// The broker in the situation that ours is compared with.
+    pub base: Option<Sample>,
     /// Other brokers, in the order in which they were named.
     pub peers: Vec<Sample>,
 }
@@ -68,6 +70,13 @@ pub struct Verdict {
     pub ratio_relay_cpu: Option<Spread>,
     /// Share of the measured time that the broker was on its core.
     pub busy: Option<Spread>,
+    /// Our rate, and processor time a message, in those of the situation that it is compared with.
+    pub ratio_base: Option<Spread>,
+    pub ratio_base_cpu: Option<Spread>,
+    /// How late the generator was.
+    pub lag: Latencies,
+    /// Of things that are held: memory for each.
+    pub bytes_each: Option<Spread>,
     /// Of all rounds, dropped or not: a fault counts wherever it is.
     pub counts: Counts,
 }
@@ -111,8 +120,16 @@ impl Round {
         Some(self.ours.cpu_us()? / self.relay.as_ref()?.cpu_us()?)
     }
 
+    fn ratio_base(&self) -> Option<f64> {
+        Some(self.ours.rate_per_s()? / self.base.as_ref()?.rate_per_s()?)
+    }
+
+    fn ratio_base_cpu(&self) -> Option<f64> {
+        Some(self.ours.cpu_us()? / self.base.as_ref()?.cpu_us()?)
+    }
+
     fn busy(&self) -> Option<f64> {
-        let seconds = self.ours.elapsed.as_secs_f64();
+        let seconds = self.ours.idle_for.unwrap_or(self.ours.elapsed).as_secs_f64();
         Some(self.ours.cpu.filter(|_| seconds > 0.0)?.as_secs_f64() / seconds)
     }
 }
@@ -172,10 +189,16 @@ impl Verdict {
             bytes_per_byte: spread(|round| round.journal.as_ref()?.bytes_per_byte()),
             cpu_us: spread(|round| round.ours.cpu_us()),
             busy: spread(Round::busy),
+            ratio_base: spread(Round::ratio_base),
+            ratio_base_cpu: spread(Round::ratio_base_cpu),
+            bytes_each: spread(|round| round.ours.bytes_each),
             ..Verdict::default()
         };
         for round in &kept {
             verdict.latencies.merge(&round.ours.latencies);
+            if let Some(lag) = &round.ours.lag {
+                verdict.lag.merge(lag);
+            }
             if let Some(echo) = &round.echo {
                 verdict.echo_latencies.merge(&echo.latencies);
             }
@@ -188,6 +211,9 @@ impl Verdict {
         }
         for round in rounds {
             verdict.counts.add(&round.ours.counts);
+            if let Some(base) = &round.base {
+                verdict.counts.add(&base.counts);
+            }
         }
         verdict
     }

@@ -21,7 +21,7 @@ use crate::sample::Sample;
 use crate::subject::{Keeping, Launch, Role, Running, program_beside_us};
 use crate::traffic::Flow;
 use crate::url::Url;
-use crate::{disk, durable, pingpong, saturate, yardstick};
+use crate::{disk, durable, pingpong, records, saturate, yardstick};
 
 /// How long nothing may arrive until it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,12 +31,12 @@ const SIDE_WARMUP_MAX: Duration = Duration::from_millis(200);
 
 /// One command, being carried out.
 pub struct Bench<'a> {
-    workload: &'a Workload,
-    progress: Progress,
+    pub(crate) workload: &'a Workload,
+    pub(crate) progress: Progress,
     launch: Launch,
     has_yardsticks: bool,
     /// Why no row can be good.
-    void: Option<String>,
+    pub(crate) void: Option<String>,
     /// Tells the messages of each measurement from all others.
     run: u16,
 }
@@ -63,35 +63,73 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures one row, and one for each broker beside ours.
-    pub fn rows(&mut self, case: Case) -> Result<Vec<Row>, BenchError> {
-        if let Workload::Backlog(options) = self.workload {
-            return Ok(vec![self.backlog_row(options, &case)?]);
+    pub fn rows(&mut self, case: &Case) -> Result<Vec<Row>, BenchError> {
+        match self.workload {
+            Workload::Backlog(options) => Ok(vec![self.backlog_row(options, case)?]),
+            Workload::Pingpong(_) | Workload::Saturate(_) | Workload::Durable(_) => self.flow_rows(case),
+            _ => self.scene_rows(case),
         }
-        let Case { size, settle, connections, queues, .. } = case;
-        let window = self.workload.window(&case);
+    }
+
+    fn flow_rows(&mut self, case: &Case) -> Result<Vec<Row>, BenchError> {
+        let window = self.workload.window(case);
         let (producers, consumers) = match self.workload {
-            Workload::Pingpong(_) => (1, 1),
             Workload::Saturate(options) => (usize::from(options.producers), usize::from(options.consumers)),
             Workload::Durable(_) => (1, 0),
-            Workload::Backlog(_) => (1, 1),
+            _ => (1, 1),
         };
+        let rounds = self.flow_rounds(case, window)?;
+        self.progress.end();
         let common = self.workload.common();
+        let subject = Subject {
+            workload: self.workload.name(),
+            broker: OURS,
+            protocol: common.protocol.name(),
+            size: case.size,
+            settle: case.settle,
+            connections: match case.connections {
+                Connections::One => 1,
+                Connections::Two => producers + consumers,
+            },
+            producers,
+            consumers,
+            window,
+            queues: case.queues,
+        };
+        let verdict = Verdict::of(&rounds);
+        let mut rows = vec![Row::new(&subject, &verdict)];
+        records::keep(common.out.as_deref(), &rows[0], &verdict)?;
+        for (index, peer) in self.workload.peers().iter().enumerate() {
+            let subject = Subject { broker: &peer.name, ..subject };
+            let verdict = Verdict::of_peer(&rounds, index);
+            let row = Row::new(&subject, &verdict);
+            records::keep(common.out.as_deref(), &row, &verdict)?;
+            rows.push(row);
+        }
+        for row in &mut rows {
+            row.void = row.void.take().or_else(|| self.void.clone());
+        }
+        Ok(rows)
+    }
+
+    fn flow_rounds(&mut self, case: &Case, window: u32) -> Result<Vec<Round>, BenchError> {
+        let common = self.workload.common();
+        let (name, size) = (self.workload.name(), show_size(case.size));
         let mut rounds = Vec::new();
         for number in 1..=common.rounds {
-            let label = format!(
-                "{} {} {}, round {number} of {}",
-                self.workload.name(),
-                show_size(size),
-                detail(&case),
-                common.rounds
-            );
-            let (queue, run) = (common.queue.clone(), self.next_run());
-            let flow = Flow { protocol: common.protocol, queue, size, settle, window, run, durable: false };
+            let label = format!("{name} {size} {}, round {number} of {}", detail(case), common.rounds);
+            let flow = Flow {
+                protocol: common.protocol,
+                queue: common.queue.clone(),
+                size: case.size,
+                settle: case.settle,
+                window,
+                run: self.next_run(),
+                durable: false,
+            };
             let round = match self.workload {
-                Workload::Durable(options) => self.durable_round(&label, &flow, options, queues)?,
-                Workload::Pingpong(_) | Workload::Saturate(_) | Workload::Backlog(_) => {
-                    self.round(&label, &flow, connections)?
-                }
+                Workload::Durable(options) => self.durable_round(&label, &flow, options, case.queues)?,
+                _ => self.round(&label, &flow, case.connections)?,
             };
             let has_fault = round.ours.counts.fault().is_some();
             rounds.push(round);
@@ -99,35 +137,7 @@ impl<'a> Bench<'a> {
                 break;
             }
         }
-        self.progress.end();
-        let workload = self.workload.name();
-        let protocol = common.protocol.name();
-        let connections = match connections {
-            Connections::One => 1,
-            Connections::Two => producers + consumers,
-        };
-        let broker = OURS;
-        let subject = Subject {
-            workload,
-            broker,
-            protocol,
-            size,
-            settle,
-            connections,
-            producers,
-            consumers,
-            window,
-            queues,
-        };
-        let mut rows = vec![Row::new(&subject, &Verdict::of(&rounds))];
-        for (index, peer) in self.workload.peers().iter().enumerate() {
-            let subject = Subject { broker: &peer.name, ..subject };
-            rows.push(Row::new(&subject, &Verdict::of_peer(&rounds, index)));
-        }
-        for row in &mut rows {
-            row.void = row.void.take().or_else(|| self.void.clone());
-        }
-        Ok(rows)
+        Ok(rounds)
     }
 
     fn round(&self, label: &str, flow: &Flow, connections: Connections) -> Result<Round, BenchError> {
@@ -284,7 +294,7 @@ impl<'a> Bench<'a> {
         sample.map_err(|error| running.explain(error))
     }
 
-    fn yardstick(
+    pub(crate) fn yardstick(
         &self,
         label: &str,
         role: Role,
@@ -309,7 +319,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures the broker that was named, or one that is started for that.
-    fn with_broker<T>(
+    pub(crate) fn with_broker<T>(
         &self,
         measure: impl FnOnce(&Url, &mut Meter<'_>) -> Result<T, BenchError>,
     ) -> Result<T, BenchError> {
@@ -332,23 +342,21 @@ impl<'a> Bench<'a> {
         let timing = self.timing();
         let mut watch = |phase: Phase| meter.read(phase);
         let sample = match self.workload {
-            Workload::Pingpong(_) | Workload::Durable(_) | Workload::Backlog(_) => {
-                pingpong::run(url, flow, connections, &timing, &mut watch)?
-            }
             Workload::Saturate(options) => {
                 let (producers, consumers) = (usize::from(options.producers), usize::from(options.consumers));
                 saturate::run(url, flow, producers, consumers, &timing, &mut watch)?
             }
+            _ => pingpong::run(url, flow, connections, &timing, &mut watch)?,
         };
         Ok(Sample { cpu: meter.used(), ..sample })
     }
 
-    fn timing(&self) -> Timing {
+    pub(crate) fn timing(&self) -> Timing {
         let common = self.workload.common();
         Timing { warmup: common.warmup, duration: common.duration, patience: PATIENCE }
     }
 
-    fn side_timing(&self) -> Timing {
+    pub(crate) fn side_timing(&self) -> Timing {
         let main = self.timing();
         Timing {
             warmup: main.warmup.min(SIDE_WARMUP_MAX),
@@ -371,7 +379,7 @@ impl<'a> Bench<'a> {
         is_wanted
     }
 
-    fn next_run(&mut self) -> u16 {
+    pub(crate) fn next_run(&mut self) -> u16 {
         self.run = self.run.wrapping_add(1);
         self.run
     }
@@ -382,7 +390,7 @@ fn keeping(workload: &Workload) -> Result<Option<Keeping>, BenchError> {
     let (within, sync, memory) = match workload {
         Workload::Durable(options) => (options.folder(), options.sync, None),
         Workload::Backlog(options) => (options.folder(), options.sync, Some(options.memory.clone())),
-        Workload::Pingpong(_) | Workload::Saturate(_) => return Ok(None),
+        _ => return Ok(None),
     };
     let sync = sync.map_or_else(|| disk::quicker(&within), Ok)?;
     Ok(Some(Keeping { within, sync, memory }))
@@ -398,8 +406,8 @@ fn detail(case: &Case) -> String {
 }
 
 /// Reads the processor time of what is measured when the measurement starts and when it ends.
-struct Meter<'a> {
-    running: Option<&'a Running>,
+pub(crate) struct Meter<'a> {
+    pub(crate) running: Option<&'a Running>,
     before: Option<Duration>,
     after: Option<Duration>,
 }
@@ -409,7 +417,7 @@ impl<'a> Meter<'a> {
         Meter { running, before: None, after: None }
     }
 
-    fn read(&mut self, phase: Phase) {
+    pub(crate) fn read(&mut self, phase: Phase) {
         let now = self.running.and_then(Running::cpu);
         match phase {
             Phase::Measuring => self.before = now,
@@ -417,7 +425,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    fn used(&self) -> Option<Duration> {
+    pub(crate) fn used(&self) -> Option<Duration> {
         Some(self.after?.saturating_sub(self.before?))
     }
 }

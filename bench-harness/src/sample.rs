@@ -43,6 +43,11 @@ impl Latencies {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
+    /// For a file.
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.0
+    }
+
     /// In microseconds. `None`: nothing was recorded.
     pub fn percentile_us(&self, percentile: f64) -> Option<f64> {
         (self.count() > 0).then(|| self.0.value_at_quantile(percentile / 100.0) as f64 / 1000.0)
@@ -60,6 +65,12 @@ pub struct Sample {
     pub counts: Counts,
     /// Processor time of the measured program in the measured time, where it is known.
     pub cpu: Option<Duration>,
+    /// With a schedule: how late the generator itself was.
+    pub lag: Option<Latencies>,
+    /// Of things that are held: the broker's memory for each.
+    pub bytes_each: Option<f64>,
+    /// `cpu` is of a time in which nothing happened, this long.
+    pub idle_for: Option<Duration>,
 }
 
 impl Sample {

@@ -189,9 +189,18 @@ impl Running {
 
     /// The most memory that it has had at once, where the kernel tells.
     pub fn memory_peak(&self) -> Option<u64> {
+        self.status_bytes("VmHWM:")
+    }
+
+    /// The memory that it has now, where the kernel tells.
+    pub fn memory(&self) -> Option<u64> {
+        self.status_bytes("VmRSS:")
+    }
+
+    fn status_bytes(&self, key: &str) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        Some(peak.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+        let value = status.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
     }
 
     /// Whether it has not ended.

@@ -10,10 +10,15 @@ use std::time::Duration;
 
 use corelane_bench::client::Protocol;
 use corelane_bench::clock::{Phase, Timing};
+use corelane_bench::error::BenchError;
 use corelane_bench::pingpong::Connections;
+use corelane_bench::sample::Sample;
+use corelane_bench::scene::Pace;
+use corelane_bench::scenes::Kind;
+use corelane_bench::schedule::{Arrivals, Profile, Schedule};
 use corelane_bench::traffic::{Flow, Settle};
 use corelane_bench::url::Url;
-use corelane_bench::{pingpong, saturate};
+use corelane_bench::{pingpong, saturate, scenes};
 
 use support::{Behaviour, FakeBroker};
 
@@ -71,12 +76,26 @@ fn nothing_is_allocated_while_it_measures() {
                     run: 1,
                     durable: false,
                 };
-                for workload in ["pingpong", "saturate"] {
+                for workload in ["pingpong", "saturate", "open-loop"] {
                     check(&url, &flow, workload, &mut timing);
                 }
             }
         }
     }
+}
+
+fn open_loop(
+    url: &Url,
+    flow: &Flow,
+    timing: &Timing,
+    watch: &mut dyn FnMut(Phase),
+) -> Result<Sample, BenchError> {
+    let scene = scenes::set_up(url, flow, Kind::Queue).unwrap();
+    let profile = Profile { rates: vec![200.0, 400.0], arrivals: Arrivals::Poisson };
+    let now = scene.clock.now_ns();
+    let begin = now + timing.warmup.as_nanos() as u64;
+    let schedule = Schedule::new(profile, now, begin, timing.duration.as_nanos() as u64, 1);
+    scene.run(Pace::Timed(schedule), timing, watch)
 }
 
 fn check(url: &Url, flow: &Flow, workload: &str, timing: &mut Timing) {
@@ -88,6 +107,7 @@ fn check(url: &Url, flow: &Flow, workload: &str, timing: &mut Timing) {
         };
         let sample = match workload {
             "pingpong" => pingpong::run(url, flow, Connections::Two, timing, &mut watch),
+            "open-loop" => open_loop(url, flow, timing, &mut watch),
             _ => saturate::run(url, flow, 1, 1, timing, &mut watch),
         };
         let sample = sample.unwrap();

@@ -50,6 +50,26 @@ fn a_table_and_no_progress_when_quiet() {
 }
 
 #[test]
+fn a_histogram_and_a_chart_of_each_row_are_kept() {
+    let broker = FakeBroker::start(Behaviour::default());
+    let folder = std::env::temp_dir().join(format!("corelane-bench-kept-{}", std::process::id()));
+    let (_, out, error) = bench(&format!(
+        "open-loop --url {} --rate 200 --json --out {} {QUICK}",
+        broker.address,
+        folder.display()
+    ));
+    let row: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&row["rates_asked"][0], &row["arrivals"]), (&200.0.into(), &"fixed".into()), "{error}");
+    assert!(row["lag_p99_us"].is_number() && row["p99_us"].is_number());
+    let kept: Vec<std::path::PathBuf> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    std::fs::remove_dir_all(&folder).unwrap_or_default();
+    let endings: std::collections::BTreeSet<&str> =
+        kept.iter().filter_map(|path| path.extension()?.to_str()).collect();
+    assert_eq!((kept.len(), endings), (2, ["hlog", "svg"].into()));
+}
+
+#[test]
 fn a_void_row_is_a_failure() {
     let broker = FakeBroker::start(Behaviour { double_every: Some(5), ..Behaviour::default() });
     let (code, out, _) = bench(&format!("saturate --url {} --size 100 --json {QUICK}", broker.address));

@@ -12,9 +12,12 @@ use corelane_bench::error::BenchError;
 use corelane_bench::message::Template;
 use corelane_bench::pingpong::Connections;
 use corelane_bench::sample::Sample;
+use corelane_bench::scene::Pace;
+use corelane_bench::scenes::Kind;
+use corelane_bench::schedule::{Arrivals, Profile, Schedule};
 use corelane_bench::traffic::{Flow, Settle};
 use corelane_bench::url::Url;
-use corelane_bench::{backlog, durable, pingpong, saturate};
+use corelane_bench::{backlog, durable, pingpong, saturate, scenes};
 
 use support::{Behaviour, FakeBroker};
 
@@ -283,4 +286,56 @@ fn a_backlog_with_a_fault_is_void() {
     check(Behaviour { double_every: Some(1000), ..good }, "1 delivered twice");
     check(Behaviour { swap_every: Some(7), ..good }, "out of order");
     check(Behaviour { reject_every: Some(100), ..good }, "10 refused");
+}
+
+/// At 500/s for a second, as a schedule has it.
+fn open_loop(broker: &FakeBroker, flow: &Flow, duration: Duration) -> Sample {
+    let scene = scenes::set_up(&Url::local(broker.address), flow, Kind::Queue).unwrap();
+    let timing = Timing { warmup: Duration::ZERO, duration, ..TIMING };
+    let now = scene.clock.now_ns();
+    let profile = Profile { rates: vec![500.0], arrivals: Arrivals::Fixed };
+    let schedule = Schedule::new(profile, now, now, duration.as_nanos() as u64, 1);
+    scene.run(Pace::Timed(schedule), &timing, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_stall_is_in_the_latency_of_all_that_were_due_in_it() {
+    for protocol in BOTH {
+        let stall = Some((50, Duration::from_millis(200)));
+        let broker = FakeBroker::start(Behaviour { stall, ..Behaviour::default() });
+        let sample = open_loop(&broker, &flow_in(protocol, 100, Settle::Batch), Duration::from_secs(1));
+        assert_eq!(sample.counts.fault(), None, "{protocol:?}");
+        assert!(sample.counts.sent >= 400, "{protocol:?}: the schedule did not stand: {:?}", sample.counts);
+        // A hundred messages were due in the stall, half of them in its first half.
+        let p91 = sample.latencies.percentile_us(91.0).unwrap();
+        assert!(p91 >= 95_000.0, "{protocol:?}: {p91} us at p91 hide the stall");
+        assert!(sample.latencies.percentile_us(100.0).unwrap() >= 199_000.0);
+        // All but those of the first turn, before which nothing is measured.
+        assert!(sample.lag.unwrap().count() > sample.counts.sent / 2, "{protocol:?}");
+    }
+}
+
+#[test]
+fn losses_and_doubles_of_an_open_loop_are_told() {
+    for protocol in BOTH {
+        let check = |behaviour: Behaviour, expect: &str| {
+            let broker = FakeBroker::start(behaviour);
+            let flow = flow_in(protocol, 100, Settle::Pre);
+            let sample = open_loop(&broker, &flow, Duration::from_millis(200));
+            let fault = sample.counts.fault().unwrap_or_default();
+            assert!(fault.contains(expect), "{protocol:?}: {fault:?}");
+        };
+        check(Behaviour { lose_every: Some(10), ..Behaviour::default() }, "lost");
+        check(Behaviour { double_every: Some(10), ..Behaviour::default() }, "delivered twice");
+    }
+}
+
+#[test]
+fn a_constant_delay_is_in_every_latency_of_an_open_loop() {
+    let delay = Duration::from_millis(20);
+    let broker = FakeBroker::start(Behaviour { delay, ..Behaviour::default() });
+    let sample = open_loop(&broker, &flow(100, Settle::Pre), Duration::from_millis(300));
+    assert!(sample.latencies.percentile_us(0.0).unwrap() >= 19_900.0);
+    // Many are on their way at a time: the next is sent although the one before has not come.
+    assert!(sample.counts.sent >= 100, "{:?}", sample.counts);
 }

@@ -15,9 +15,7 @@ use corelane_wire::amqp091::{
 };
 
 use super::confirms::Confirms;
-use super::{
-    ANSWER_POLL, ANSWER_US_MAX, FRAME_BYTES_MAX, Heard, OUTPUT_BYTES, Receiver, broken, is_hang_up, send,
-};
+use super::{ANSWER_US_MAX, FRAME_BYTES_MAX, Heard, OUTPUT_BYTES, Receiver, broken, is_hang_up, pause, send};
 use crate::clock::Clock;
 use crate::error::BenchError;
 use crate::message::Template;
@@ -285,7 +283,7 @@ impl Client091 {
         };
         let message = Publication {
             exchange: ShortStr::new(exchange).unwrap_or_default(),
-            routing_key: ShortStr::new(routing_key).unwrap_or_default(),
+            routing_key: ShortStr::new(template.key().unwrap_or(routing_key)).unwrap_or_default(),
             properties: PropertyFields::new(template.properties()),
             body: &[template.body()],
         };
@@ -403,7 +401,8 @@ impl Client091 {
         awaited: &'static str,
         mut is_it: impl FnMut(&str, Event<'_>) -> Result<bool, BenchError>,
     ) -> Result<(), BenchError> {
-        let deadline = self.clock.now_us() + ANSWER_US_MAX;
+        let begun = self.clock.now_us();
+        let deadline = begun + ANSWER_US_MAX;
         loop {
             match self.look(&mut is_it) {
                 Ok(true) => return Ok(()),
@@ -416,7 +415,7 @@ impl Client091 {
             if self.clock.now_us() >= deadline {
                 return Err(BenchError::NoAnswer { peer: self.peer.clone(), awaited });
             }
-            std::thread::sleep(ANSWER_POLL);
+            pause(self.clock, begun);
         }
     }
 

@@ -11,9 +11,7 @@ use corelane_wire::amqp10::{
     SenderSettleMode, Source, Symbols, Target, TargetArchetype, Value,
 };
 
-use super::{
-    ANSWER_POLL, ANSWER_US_MAX, FRAME_BYTES_MAX, Heard, OUTPUT_BYTES, Receiver, broken, is_hang_up, send,
-};
+use super::{ANSWER_US_MAX, FRAME_BYTES_MAX, Heard, OUTPUT_BYTES, Receiver, broken, is_hang_up, pause, send};
 use crate::clock::Clock;
 use crate::error::BenchError;
 use crate::message::Template;
@@ -59,13 +57,28 @@ impl Client10 {
             }
             event => pass(peer, &event).map(|()| false),
         })?;
-        let no_session = BenchError::NoAnswer { peer: client.peer.clone(), awaited: "a session" };
-        client.session = client.connection.begin().ok_or(no_session)?;
-        client.wait_for("its begin", |peer, event| match event {
+        client.session = client.begin()?;
+        Ok(client)
+    }
+
+    /// Begins a session and waits for the answer.
+    pub fn begin(&mut self) -> Result<SessionId, BenchError> {
+        let no_session = BenchError::NoAnswer { peer: self.peer.clone(), awaited: "a session" };
+        let session = self.connection.begin().ok_or(no_session)?;
+        self.wait_for("its begin", |peer, event| match event {
             Event::SessionBegun { .. } => Ok(true),
             event => pass(peer, &event).map(|()| false),
         })?;
-        Ok(client)
+        Ok(session)
+    }
+
+    /// Ends a session and waits for the answer.
+    pub fn end(&mut self, session: SessionId) -> Result<(), BenchError> {
+        self.connection.end(session, None);
+        self.wait_for("its end", |peer, event| match event {
+            Event::Ended { .. } => Ok(true),
+            event => pass(peer, &event).map(|()| false),
+        })
     }
 
     /// What the last link that was attached is called.
@@ -89,17 +102,25 @@ impl Client10 {
         Ok(link)
     }
 
+    /// A sender to wherever each message says, as far as the broker has that.
+    pub fn attach_relay(&mut self, settled: bool) -> Result<LinkId, BenchError> {
+        self.attach("", End::Sender, settled)
+    }
+
     fn attach_as(&mut self, queue: &str, end: End, terms: &Receiver<'_>) -> Result<LinkId, BenchError> {
         let no_link = BenchError::NoAnswer { peer: self.peer.clone(), awaited: "a free link" };
         self.attached += 1;
         let filter = terms.selector.map(selector_filter);
         let source = Source {
-            address: Some(queue).filter(|_| end == End::Receiver),
+            // No address: a queue of its own.
+            address: Some(queue).filter(|queue| end == End::Receiver && !queue.is_empty()),
+            dynamic: end == End::Receiver && queue.is_empty(),
             distribution_mode: terms.browses.then_some(DistributionMode::Copy),
             filter: filter.as_deref().and_then(|filter| Map::decode(filter).ok()),
             ..Source::default()
         };
-        let far = Some(queue).filter(|_| end == End::Sender);
+        // No address: each message says where it goes.
+        let far = Some(queue).filter(|queue| end == End::Sender && !queue.is_empty());
         let mode = if terms.settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
         let request = AttachRequest {
             name: &self.last_name(),
@@ -265,7 +286,7 @@ impl Client10 {
             if found || received.is_err() || self.send().is_err() {
                 return found;
             }
-            std::thread::sleep(ANSWER_POLL);
+            std::thread::sleep(super::ANSWER_POLL);
         }
         false
     }
@@ -275,7 +296,8 @@ impl Client10 {
         awaited: &'static str,
         mut is_it: impl FnMut(&str, Event<'_>) -> Result<bool, BenchError>,
     ) -> Result<(), BenchError> {
-        let deadline = self.clock.now_us() + ANSWER_US_MAX;
+        let begun = self.clock.now_us();
+        let deadline = begun + ANSWER_US_MAX;
         let peer = self.peer.clone();
         let mut found = false;
         loop {
@@ -297,7 +319,7 @@ impl Client10 {
             if self.clock.now_us() >= deadline {
                 return Err(BenchError::NoAnswer { peer, awaited });
             }
-            std::thread::sleep(ANSWER_POLL);
+            pause(self.clock, begun);
         }
     }
 }
