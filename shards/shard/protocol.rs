@@ -108,6 +108,15 @@ impl Protocol {
         }
     }
 
+    /// Frames that have waited for an answer can be looked at.
+    #[inline]
+    pub(crate) fn has_parked(&self) -> bool {
+        match self {
+            Protocol::Amqp10(_) => false,
+            Protocol::Amqp091(protocol) => protocol.has_parked(),
+        }
+    }
+
     /// Bytes of messages of which frames are still to come.
     #[inline]
     pub(crate) fn assembled_size(&self) -> usize {

@@ -489,6 +489,10 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
             connection.touched = false;
             connection.protocol.finish_turn(now);
+            // What was written may have been an answer that others of its channel wait for.
+            if connection.protocol.has_parked() && connection.hold.is_none() && !connection.closing {
+                self.resuming.push(slot);
+            }
             // A peer that publishes and does not read its settlements is stopped here too.
             connection.output_blocked |= connection.unsent_bytes() > OUTPUT_BYTES_MAX;
             request_flush(&mut self.effects, slot, connection);

@@ -487,3 +487,27 @@ fn s72_a_connection_that_fills_a_queue_and_empties_it_goes_on() {
         );
     }
 }
+
+#[test]
+fn what_waits_behind_a_get_of_another_shard_goes_on_when_that_is_answered() {
+    let (mut world, queues) = world();
+    let (number, channel) = open(&mut world, 0);
+    let one = client(&mut world, number);
+    one.declare(channel, &queues[0], false);
+    one.declare(channel, &queues[1], false);
+    one.publish(channel, &queues[1], "A", false);
+    // It has settled down on its own shard.
+    one.consume(channel, &queues[0], "tag", false);
+    one.confirm(channel);
+    world.run();
+    client(&mut world, number).take_seen();
+    for expect in ["got A, 0 left", "nothing"] {
+        let one = client(&mut world, number);
+        one.get(channel, &queues[1]);
+        one.publish(channel, &queues[0], "B", false);
+        world.run();
+        let seen = client(&mut world, number).take_seen();
+        assert_eq!(seen.first().map(String::as_str), Some(expect));
+        assert!(seen.len() == 3 && seen.contains(&"tag: B".to_owned()), "{seen:?}");
+    }
+}
