@@ -221,7 +221,7 @@ impl Shard {
             self.wait_for_others(slot);
         } else if draining && !self.engine.request_pull(now, consumer) {
             // It has reached its prefetch: that was all for now.
-            self.finish_drain(slot, link);
+            self.finish_drain(now, slot, link);
         }
         self.touch(slot);
     }
@@ -291,7 +291,7 @@ impl Shard {
         match Owner::unpack(owner) {
             Owner::Connection { index, link } => {
                 if let Some((slot, _)) = self.connections.at(index) {
-                    self.finish_drain(slot, link);
+                    self.finish_drain(now, slot, link);
                 }
             }
             Owner::Target { index } => {
@@ -310,7 +310,7 @@ impl Shard {
     }
 
     /// AMQP 1.0 §2.6.7: uses up the credit that is left and says so.
-    pub(crate) fn finish_drain(&mut self, slot: ConnectionSlot, link: LinkId) {
+    pub(crate) fn finish_drain(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if let Some(consumer) = connection.consumer_mut(link)
             && consumer.draining
@@ -318,7 +318,16 @@ impl Shard {
             && consumer.partial.is_none()
         {
             consumer.draining = false;
+            let at = match consumer.at {
+                ConsumerAt::Here(id) => Some(id),
+                ConsumerAt::Nowhere(_) | ConsumerAt::Elsewhere(_) => None,
+            };
             connection.protocol.drained(link);
+            // It would acquire the next message only to give it back.
+            let desire = desire_of(connection, link);
+            if let Some(id) = at {
+                self.engine.set_notify_work_desired(now, id, desire);
+            }
             self.touch(slot);
         }
     }
@@ -373,13 +382,13 @@ impl Shard {
                 let id = *id;
                 self.engine.set_notify_work_desired(now, id, desire);
                 if draining && desire == Desire::Ready && !self.engine.request_pull(now, id) {
-                    self.finish_drain(slot, link);
+                    self.finish_drain(now, slot, link);
                 }
             }
             ConsumerAt::Elsewhere(_) => self.target_due(slot, link),
         }
         if draining && credit == 0 && desire == Desire::Paused(PauseReason::NoCredit) {
-            self.finish_drain(slot, link);
+            self.finish_drain(now, slot, link);
         }
     }
 

@@ -581,7 +581,7 @@ impl Shard {
             Mail::Lend { consumer, loan } => self.on_lend(now, consumer, loan),
             Mail::Deliver(deliveries) => self.on_deliver(now, deliveries),
             Mail::CaughtUp { link } => self.on_caught_up(now, link),
-            Mail::Lent { link, epoch, posted } => self.on_lent(link, epoch, posted),
+            Mail::Lent { link, epoch, posted } => self.on_lent(now, link, epoch, posted),
             Mail::Settle(settlements) => self.on_settle(now, from, settlements),
             Mail::CloseConsumer { consumer, was_seen, closed } => {
                 self.on_close_consumer(now, consumer, was_seen, closed)

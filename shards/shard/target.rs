@@ -530,7 +530,7 @@ impl Shard {
             self.write_remote(now, slot, link, delivery);
         }
         self.others_served(now, slot);
-        self.conclude_target(slot, link);
+        self.conclude_target(now, slot, link);
         self.target_due(slot, link);
     }
 
@@ -593,7 +593,7 @@ impl Shard {
         }
     }
 
-    pub(crate) fn on_lent(&mut self, link: LinkRef, epoch: u32, posted: u32) {
+    pub(crate) fn on_lent(&mut self, now: u64, link: LinkRef, epoch: u32, posted: u32) {
         let Some((slot, link)) = self.target_link(link) else { return };
         let Some((target, _)) = self.target_mut(slot, link) else { return };
         if target.epoch == epoch {
@@ -604,12 +604,12 @@ impl Shard {
                 }
             }
         }
-        self.conclude_target(slot, link);
+        self.conclude_target(now, slot, link);
         self.target_due(slot, link);
     }
 
     /// A recall or drain may be over.
-    fn conclude_target(&mut self, slot: ConnectionSlot, link: LinkId) {
+    fn conclude_target(&mut self, now: u64, slot: ConnectionSlot, link: LinkId) {
         let Some((target, _)) = self.target_mut(slot, link) else { return };
         let lent_all = target.limit;
         let was_exhausted = target.received == lent_all;
@@ -619,7 +619,7 @@ impl Shard {
             // Of a drain with more credit than is lent at once, the rest follows in another round.
             let credit_left = connection.protocol.credit(link);
             if !(was_exhausted && credit_left > 0) {
-                self.finish_drain(slot, link);
+                self.finish_drain(now, slot, link);
             }
         }
     }
@@ -645,7 +645,7 @@ impl Shard {
             let draining = connection.consumer_mut(link).is_some_and(|consumer| consumer.draining);
             if draining && credit == 0 {
                 // What came back in a recall has used up the credit meanwhile, or others have.
-                self.finish_drain(slot, link);
+                self.finish_drain(now, slot, link);
             }
             let Some((target, _)) = self.target_mut(slot, link) else { continue };
             target.due = false;

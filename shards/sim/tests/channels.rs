@@ -72,6 +72,23 @@ fn what_is_published_is_confirmed_and_got_on_either_shard() {
 }
 
 #[test]
+fn a_get_in_vain_leaves_nothing_of_the_next_message() {
+    let (mut world, queues) = world();
+    let (number, channel) = open(&mut world, 0);
+    for queue in &queues {
+        client(&mut world, number).declare(channel, queue, false);
+        world.run();
+        client(&mut world, number).take_seen();
+        client(&mut world, number).get(channel, queue);
+        check(&mut world, number, &["nothing"]);
+        client(&mut world, number).publish(channel, queue, "A", false);
+        check(&mut world, number, &[]);
+        client(&mut world, number).get(channel, queue);
+        check(&mut world, number, &["got A, 0 left"]);
+    }
+}
+
+#[test]
 fn s40_a_mandatory_message_that_goes_nowhere_is_returned_and_then_confirmed() {
     let (mut world, queues) = world();
     let (number, channel) = open(&mut world, 0);

@@ -79,6 +79,21 @@ fn s23_a_drain_is_answered_whatever_the_queue_holds() {
 }
 
 #[test]
+fn what_comes_after_a_drain_is_delivered_for_the_first_time() {
+    for remote in [false, true] {
+        let mut stage = stage(remote, &ReceiverOptions::default(), Vec::new());
+        stage.drain(10);
+        stage.assert_drained("empty queue");
+        // Nobody is there to acquire it yet.
+        stage.publish(&["a"]);
+        stage.drain(10);
+        assert_eq!(stage.bodies(), ["a"]);
+        let received = &stage.world.clients[stage.client].received;
+        assert!(received.iter().all(|received| received.first_acquirer), "remote: {remote}");
+    }
+}
+
+#[test]
 fn s23_a_drain_is_answered_when_the_selector_matches_nothing() {
     for remote in [false, true] {
         let options =
