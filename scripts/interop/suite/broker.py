@@ -1,6 +1,7 @@
 """One broker process: started on a free port, watched, stopped, its log kept."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -97,12 +98,16 @@ def free_port():
 
 
 class Broker:
-    def __init__(self, binary, folder, shards, name="broker", config=CONFIG, arguments=()):
+    def __init__(self, binary, folder, shards, name="broker", config=CONFIG, arguments=(), keeps=False):
         self.binary = binary
         self.shards = shards
         self.config_path = os.path.join(folder, f"{name}-{shards}.toml")
         self.log_path = os.path.join(folder, f"{name}-{shards}.log")
         self.arguments = list(arguments)
+        # One that keeps its data can be started again.
+        self.data = os.path.join(folder, f"{name}-{shards}.data") if keeps else None
+        if keeps:
+            shutil.rmtree(self.data, ignore_errors=True)
         self.host = "127.0.0.1"
         self.port = None
         self.process = None
@@ -111,7 +116,8 @@ class Broker:
         open(self.log_path, "w").close()
 
     def start(self):
-        self.port = free_port()
+        # Clients that recover come back to the port that they know.
+        self.port = self.port or free_port()
         command = [
             self.binary,
             "serve",
@@ -119,7 +125,7 @@ class Broker:
             f"{self.host}:{self.port}",
             "--shards",
             str(self.shards),
-            "--in-memory",
+            *(["--data-dir", self.data] if self.data else ["--in-memory"]),
             "--config",
             self.config_path,
             *self.arguments,

@@ -29,9 +29,10 @@ class Tools:
         os.makedirs(output, exist_ok=True)
         self.started = 0
 
-    def broker(self, shards, name, config=CONFIG, arguments=()):
+    def broker(self, shards, name, config=CONFIG, arguments=(), keeps=False):
         self.started += 1
-        return Broker(self.binary, self.output, shards, f"{name}-{self.started}", config, arguments).start()
+        name = f"{name}-{self.started}"
+        return Broker(self.binary, self.output, shards, name, config, arguments, keeps).start()
 
     def prepare(self):
         self.prepare_rhea()
