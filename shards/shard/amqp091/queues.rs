@@ -271,7 +271,8 @@ impl Shard {
         if if_unused && self.queues.get(queue).is_some_and(|node| node.consumers > 0) {
             return refused("in use");
         }
-        if if_empty && self.engine.depth(queue).is_some_and(|depth| depth.messages > 0) {
+        // What is delivered and not settled does not count.
+        if if_empty && self.ready_messages(queue) > 0 {
             return refused("not empty");
         }
         let messages = self.ready_messages(queue);

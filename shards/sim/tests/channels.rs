@@ -290,6 +290,32 @@ fn a_queue_is_emptied_but_for_what_is_held() {
 }
 
 #[test]
+fn a_queue_is_empty_if_all_that_it_has_is_held() {
+    for home in [0, 1] {
+        let (mut world, queues) = world();
+        let queue = &queues[home];
+        let (number, channel) = open(&mut world, 0);
+        client(&mut world, number).declare(channel, queue, false);
+        for body in ["A", "B"] {
+            client(&mut world, number).publish(channel, queue, body, false);
+        }
+        client(&mut world, number).get(channel, queue);
+        world.run();
+        client(&mut world, number).take_seen();
+        let other = client(&mut world, number).open_channel();
+        world.run();
+        client(&mut world, number).delete(other, queue, true);
+        world.run();
+        let seen = client(&mut world, number).take_seen();
+        assert!(seen.iter().any(|line| line.contains("406")), "{seen:?}");
+        client(&mut world, number).get(channel, queue);
+        check(&mut world, number, &["got B, 0 left"]);
+        client(&mut world, number).delete(channel, queue, true);
+        check(&mut world, number, &["deleted 0"]);
+    }
+}
+
+#[test]
 fn s37_who_acknowledges_what_was_never_delivered_loses_the_channel_and_all_comes_back() {
     for home in [0, 1] {
         for multiple in [false, true] {

@@ -79,7 +79,7 @@ fn s23_a_drain_is_answered_whatever_the_queue_holds() {
 }
 
 #[test]
-fn what_comes_after_a_drain_is_delivered_for_the_first_time() {
+fn s23_what_comes_after_a_drain_is_delivered_for_the_first_time() {
     for remote in [false, true] {
         let mut stage = stage(remote, &ReceiverOptions::default(), Vec::new());
         stage.drain(10);
