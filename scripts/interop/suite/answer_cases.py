@@ -115,9 +115,11 @@ def conditions(ctx):
             asked(ctx, (CHANNEL, 406), lambda channel: channel.queue_delete(queue, if_empty=True))
             channel.basic_consume(queue, lambda *_: None)
             asked(ctx, (CHANNEL, 406), lambda channel: channel.queue_delete(queue, if_unused=True))
+            wait_for([connection], lambda: channel.queue_declare(queue, passive=True).method.message_count == 0)
             found = connection.channel().queue_declare(queue, passive=True).method
             equal(found.consumer_count, 1, "consumers after a deletion that was refused")
-            channel.queue_delete(queue)
+            # What is held does not count.
+            equal(channel.queue_delete(queue, if_empty=True).method.message_count, 0, "what was deleted")
 
 
 @case("answers/exclusive")
