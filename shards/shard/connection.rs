@@ -96,6 +96,8 @@ pub(crate) enum Hold {
     Lane { to: usize },
     /// Too many messages of this link, which has no credit, are unanswered.
     Answers { link: LinkId },
+    /// It publishes, and there is no memory for that, or no room on a disk.
+    Alarm,
     /// The peer does not read what we send.
     Output,
     /// This turn has done as much as it may.

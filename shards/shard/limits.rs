@@ -155,6 +155,10 @@ pub const COORDINATOR_MESSAGE_BYTES_MAX: u64 = 4096;
 /// Transactions of a connection that are not ended. A further declare is rejected: `amqp:resource-limit-exceeded`.
 pub const TRANSACTIONS_MAX: usize = 256;
 
+/// Of its memory for messages, in eighths: what a shard uses when publishers on channels are told to stop, and when they may go on.
+pub const ALARM_ON_EIGHTHS: u64 = 7;
+pub const ALARM_OFF_EIGHTHS: u64 = 6;
+
 /// Messages and outcomes of one transaction. What goes beyond is refused, and the transaction can only roll back.
 pub const TRANSACTION_WORK_MAX: u32 = 1 << 20;
 

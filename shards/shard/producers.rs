@@ -231,6 +231,7 @@ impl Shard {
     }
 
     pub(crate) fn on_go_on(&mut self, queue: QueueAt, link: LinkRef, window: u32) {
+        let is_alarmed = self.alarms.any().is_some();
         let Some((slot, link)) = self.producer_link(link) else { return };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(producer) = connection.producer_mut(link) else { return };
@@ -242,7 +243,9 @@ impl Shard {
         if waited && producer.waits_for.is_empty() && producer.route != Route::Resolving {
             producer.overshoot = 0;
             connection.grant_producer(link);
-            connection.tell_unblocked();
+            if !is_alarmed {
+                connection.tell_unblocked();
+            }
             self.touch(slot);
         }
     }

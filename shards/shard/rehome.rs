@@ -76,6 +76,7 @@ impl Shard {
             return;
         }
         self.announce_producers(slot);
+        self.tell_alarm(slot);
         self.attach_consumer_here(now, slot, link);
         self.release_hold(now, slot);
     }

@@ -18,7 +18,7 @@ use corelane_engine::{Engine, EntryView, Limits, Place, QueueId, Stored};
 use corelane_mailbox::Lane;
 use corelane_protocol::LinkId;
 
-use crate::amqp091::Purge;
+use crate::amqp091::{Alarms, Purge};
 use crate::buffers::Buffers;
 use crate::connection::{Connection, Hold, QueueAt};
 use crate::connections::Connections;
@@ -134,6 +134,7 @@ pub struct Shard {
     pub(crate) purges: VecDeque<Purge>,
     /// Consumers here that take single messages.
     pub(crate) getters: u32,
+    pub(crate) alarms: Alarms,
     pub(crate) effects: Vec<Effect>,
     pub(crate) counters: Counters,
     pub(crate) statistics: Statistics,
@@ -235,6 +236,7 @@ impl Shard {
             resuming: Vec::new(),
             purges: VecDeque::new(),
             getters: 0,
+            alarms: Alarms::new(config.shards),
             effects: Vec::new(),
             counters: Counters::default(),
             statistics: Statistics::default(),
@@ -294,6 +296,7 @@ impl Shard {
         more_work |= self.run_journal(now);
         self.answer_unpulled(now);
         self.lend_all(now);
+        self.review_alarm();
         self.finish_touched(now);
         self.peers.post_batches(&mut self.effects);
         self.try_moves();
@@ -445,7 +448,9 @@ impl Shard {
     pub(crate) fn advance(&mut self, now: u64, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         match connection.hold {
-            None | Some(Hold::Credentials | Hold::Move { .. } | Hold::Turn | Hold::Answers { .. }) => {}
+            None
+            | Some(Hold::Credentials | Hold::Move { .. } | Hold::Turn | Hold::Answers { .. } | Hold::Alarm) =>
+                {}
             Some(Hold::Lane { to }) => {
                 if self.peers.has_room(to) {
                     self.release_hold(now, slot);

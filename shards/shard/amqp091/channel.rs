@@ -11,6 +11,7 @@
 use corelane_protocol::amqp091::{self, Event, LinkId, Request, SessionId};
 use corelane_wire::amqp091::{ReplyCode, ShortStr, queue};
 
+use super::alarms::Alarm;
 use super::bindings::BondRequest;
 use super::owners::OwnerMail;
 use super::queues::{QueueReply, QueueRequest};
@@ -69,6 +70,8 @@ pub enum ChannelMail {
     Answer { channel: ChannelRef, result: Result<QueueReply, ChannelFault> },
     /// To the shard of a connection that a queue belongs to, and back.
     Owner(OwnerMail),
+    /// The sender is about to refuse messages, or takes them again.
+    Alarm(Option<Alarm>),
 }
 
 /// Why a channel is closed, or its connection if the code demands that.
@@ -239,6 +242,7 @@ impl Shard {
         if let Some(vhost) = vhost {
             protocol.accept_open();
             connection.enter(vhost);
+            self.tell_alarm(slot);
         } else {
             let text = &format!("vhost {virtual_host} not found");
             protocol.close(Some(amqp091::ErrorSpec { reply_code: ReplyCode::NotAllowed, text }));
@@ -401,6 +405,7 @@ impl Shard {
             }
             ChannelMail::Answer { channel, result } => self.on_channel_answer(now, from, channel, result),
             ChannelMail::Owner(mail) => self.on_owner_mail(now, from, mail),
+            ChannelMail::Alarm(alarm) => self.set_alarm(from, alarm),
         }
     }
 

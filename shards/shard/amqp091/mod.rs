@@ -31,6 +31,7 @@
 //! binary or left out, decimals and uuids are translated, and an address of a queue in `reply-to` becomes the queue's name. The headers
 //! `x-amqp-1.0-…` that RabbitMQ's plugin once wrote mean nothing here.
 
+mod alarms;
 mod arguments;
 mod bindings;
 mod channel;
@@ -53,6 +54,7 @@ mod tests;
 use corelane_wire::amqp10::{Map, Value};
 use corelane_wire::amqp091::{PropertyFields, ShortStr};
 
+pub(crate) use self::alarms::Alarms;
 pub(crate) use self::arguments::Declared;
 pub(crate) use self::channel::{ChannelFault, ChannelMail, ChannelRef, Channels};
 pub(crate) use self::exchanges::{BySections, HeldBack, arguments_of, delay_of};

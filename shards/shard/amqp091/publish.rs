@@ -110,6 +110,7 @@ impl Shard {
         let Some((sender, _)) = connection.sender(delivery.link) else { return Ok(()) };
         self.send_to(now, slot, sender, destination, delivery, message);
         self.bound_unanswered(slot, delivery.link);
+        self.hold_for_alarm(slot);
         Ok(())
     }
 

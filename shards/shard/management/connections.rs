@@ -75,6 +75,7 @@ fn waits_for(connection: &Connection) -> Option<String> {
         Some(Hold::Lane { to }) => Some(format!("too many messages for shard {to} are on their way")),
         Some(Hold::Answers { .. }) => Some("too many of its messages are not answered".to_owned()),
         Some(Hold::Turn) => Some("others have their turn first".to_owned()),
+        Some(Hold::Alarm) => Some("a shard is low on memory, or on disk".to_owned()),
         Some(Hold::Output) => Some("its client does not read what it is sent".to_owned()),
         None if connection.output_blocked => Some("its client reads slowly".to_owned()),
         None => waits_for_room(connection),
