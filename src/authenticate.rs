@@ -4,7 +4,7 @@
 //! Invariants: at most `EXCHANGES_MAX` exchanges are open and at most `REFUSALS_MAX` refusals are held back; each step
 //! gets exactly one answer, unless its connection ended; a refusal is answered `REFUSAL_DELAY_US` late, whatever its
 //! reason, an acceptance at once. Unknown users and wrong passwords look and cost the same.
-//! Left out: what a user may do (permissions), and how the answers travel (`control`).
+//! Left out: what rights mean (`corelane_shard`), and how the answers travel (`control`).
 
 mod access;
 mod exchange;
@@ -32,6 +32,9 @@ pub const REFUSALS_MAX: usize = 4096;
 pub const EXCHANGE_US_MAX: u64 = 30_000_000;
 /// How late a refusal is answered, so that guessing is slow.
 pub const REFUSAL_DELAY_US: u64 = 500_000;
+
+/// Who does not say who it is has the grants of a user of this name.
+pub const ANONYMOUS_USER: &str = "anonymous";
 
 /// Why a client was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -215,7 +218,8 @@ impl Authenticator {
                         self.accepted_count += 1;
                         tracing::debug!(connection = connection.0, user, "authenticated");
                         let user = is_named.then_some(user);
-                        let reply = SaslReply::Accepted { user, additional };
+                        let rights = self.verifiers.rights(user.as_deref().unwrap_or(ANONYMOUS_USER));
+                        let reply = SaslReply::Accepted { user, rights, additional };
                         self.due.push_back(Reply { shard, connection, reply });
                     }
                     None => self.refuse(now, shard, connection, &who, RefusalReason::Credentials),
@@ -227,7 +231,7 @@ impl Authenticator {
     /// The user that a claim makes of a client.
     fn check(&mut self, claim: Claim, loopback: bool) -> Option<String> {
         match claim {
-            Claim::Anonymous => self.rules.anonymous(loopback).then(|| "anonymous".to_owned()),
+            Claim::Anonymous => self.rules.anonymous(loopback).then(|| ANONYMOUS_USER.to_owned()),
             Claim::Proved { name } => Some(name),
             Claim::Password { name, password } if self.rules.has_users => {
                 self.verifiers.accepts(&name, &password, &mut self.remembered).then_some(name)

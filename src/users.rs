@@ -5,15 +5,19 @@
 //!
 //! Invariants: a file on disk is always complete (it is replaced by rename, writers hold a lock on its folder); names are
 //! unique, prepared as RFC 4013 (SASLprep) says, and hold no white space; no password is ever written.
-//! Left out: the exchange with a client (`authenticate`), permissions.
+//! Further lines say what a user may do (`grants`). Left out: the exchange with a client (`authenticate`).
 
 mod file;
+mod grants;
 mod verifier;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use corelane_shard::Rights;
+
 pub use file::{FileStamp, UsersFileError, load, load_or_empty, update};
+pub use grants::{Grants, Tag};
 pub use verifier::{ITERATIONS, KEY_BYTES, Verifier, VerifierError, fill_random};
 
 /// Bytes of a user's name at most.
@@ -27,6 +31,10 @@ pub const USERS_MAX: usize = 100_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Users {
     verifiers: BTreeMap<String, Verifier>,
+    /// Of those that have any.
+    grants: BTreeMap<String, Grants>,
+    /// Somebody was granted something once: each may do what is granted alone, also when nothing is any more.
+    is_restricted: bool,
 }
 
 /// Why a name or a password cannot be used.
@@ -75,7 +83,28 @@ impl Users {
 
     /// Removes a user; tells whether it was there.
     pub fn remove(&mut self, name: &str) -> bool {
+        self.grants.remove(name);
         self.verifiers.remove(name).is_some()
+    }
+
+    /// What a user may do; none: everything, since nobody was granted anything.
+    pub fn rights(&self, name: &str) -> Option<Rights> {
+        self.is_restricted.then(|| self.grants.get(name).map(Grants::rights).unwrap_or_default())
+    }
+
+    pub fn grants(&self, name: &str) -> Option<&Grants> {
+        self.grants.get(name)
+    }
+
+    /// Changes the grants of a user.
+    pub fn change_grants<T>(&mut self, name: &str, change: impl FnOnce(&mut Grants) -> T) -> T {
+        let mut grants = self.grants.remove(name).unwrap_or_default();
+        let result = change(&mut grants);
+        if !grants.is_empty() {
+            self.is_restricted = true;
+            self.grants.insert(name.to_owned(), grants);
+        }
+        result
     }
 
     /// In order of their names.

@@ -24,6 +24,7 @@ use crate::mail::{ConsumeRequest, LinkRef, Mail, Refusal};
 use crate::management;
 use crate::producers::ProducerAt;
 use crate::protocol::Protocol;
+use crate::rights::{Object, Right};
 use crate::settle::engine_outcome;
 use crate::target::Target;
 use crate::vhost;
@@ -117,6 +118,26 @@ impl Shard {
         }
     }
 
+    /// The node of an address, if the connection's user may send to it, or receive from it. The management node looks at what it is
+    /// asked for.
+    fn node_for(
+        &mut self,
+        slot: ConnectionSlot,
+        right: Right,
+        address: &str,
+        capabilities: Symbols<'_>,
+    ) -> Result<Node, Refused> {
+        let node = self.node_of(slot, address, capabilities)?;
+        let (object, name) = match &node {
+            Node::Queue(name) if vhost::plain(name) == management::ADDRESS => return Ok(node),
+            Node::Queue(name) => (Object::Queue, name),
+            Node::Topic(name) => (Object::Topic, name),
+            Node::Exchange { exchange, .. } => (Object::Exchange, exchange),
+        };
+        self.check_right(slot, right, object, name)?;
+        Ok(node)
+    }
+
     pub(crate) fn refuse(&mut self, now: u64, slot: ConnectionSlot, link: LinkId, refused: &Refused) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Refused { condition, description } = refused;
@@ -145,8 +166,8 @@ impl Shard {
             self.attach_temporary_topic(now, slot, link);
             return Ok(());
         }
-        let node =
-            target.address.map(|address| self.node_of(slot, address, target.capabilities)).transpose()?;
+        let node = target.address.map(|it| self.node_for(slot, Right::Write, it, target.capabilities));
+        let node = node.transpose()?;
         if let (Some(Node::Topic(topic)), false) = (&node, target.dynamic) {
             return self.attach_topic_producer(slot, link, topic);
         }
@@ -180,14 +201,16 @@ impl Shard {
         }
         let home = self.home_of(&name);
         if home == self.index {
-            let queue = self.find_or_create(now, &name)?;
+            let makes = self.may_configure(slot, &name);
+            let queue = self.find_or_make(now, &name, makes)?;
             producer.route = Route::Queue(QueueAt { shard: home, queue });
             self.bind(slot, link, Link::Producer(producer));
             self.attach_producer_here(slot, link_ref, queue);
             self.accept_producer(slot, link, Answer::Same);
         } else {
             self.bind(slot, link, Link::Producer(producer));
-            self.ask(slot, home, Mail::Resolve { link: link_ref, queue: name });
+            let makes = self.may_configure(slot, &name);
+            self.ask(slot, home, Mail::Resolve { link: link_ref, queue: name, makes });
         }
         Ok(())
     }
@@ -205,8 +228,8 @@ impl Shard {
         self.touch(slot);
     }
 
-    pub(crate) fn on_resolve(&mut self, now: u64, from: usize, link: LinkRef, queue: &str) {
-        let result = self.find_or_create(now, queue);
+    pub(crate) fn on_resolve(&mut self, now: u64, from: usize, link: LinkRef, (queue, makes): (&str, bool)) {
+        let result = self.find_or_make(now, queue, makes);
         let window = match result {
             Ok(queue) => self.attach_producer_to(queue, ProducerAt { shard: from, link }),
             Err(_) => 0,
@@ -268,7 +291,7 @@ impl Shard {
         let browse = is_browser(&source)?;
         let node = match source.address {
             _ if source.dynamic => None,
-            Some(address) => Some(self.node_of(slot, address, source.capabilities)?),
+            Some(address) => Some(self.node_for(slot, Right::Read, address, source.capabilities)?),
             None => return Err(Refused::new("amqp:invalid-field", "the source has no address")),
         };
         // The answers to requests gather in a queue of their own.
@@ -330,7 +353,8 @@ impl Shard {
             }
             Some(Node::Queue(queue)) => {
                 let home = self.home_of(&queue);
-                (home, filters.request(queue, browse, priority), None)
+                let makes = self.may_configure(slot, &queue);
+                (home, ConsumeRequest { makes, ..filters.request(queue, browse, priority) }, None)
             }
             Some(Node::Exchange { .. }) => {
                 return Err(Refused::new(
@@ -527,6 +551,7 @@ impl Filters {
             browse,
             priority,
             subscription: None,
+            makes: true,
             channel: None,
         }
     }

@@ -22,6 +22,7 @@ use crate::limits::{BUFFER_KEPT_BYTES_MAX, LEAD_MAX, LEAD_WAIT_US, PRODUCER_CRED
 use crate::mail::{ConnectionId, ConsumeRequest, LinkRef};
 use crate::parts::Partial;
 use crate::protocol::Protocol;
+use crate::rights::{NOBODY, Permission, Rights};
 use crate::target::Target;
 use crate::transaction::Transactions;
 use crate::vhost;
@@ -38,6 +39,11 @@ pub(crate) struct Connection {
     pub(crate) vhost: Option<Arc<str>>,
     /// Who has logged in; nobody where that was anonymous, or without SASL.
     pub(crate) user: Option<Arc<str>>,
+    /// What the user may do; none: everything. And in the virtual host that it was opened in.
+    pub(crate) rights: Option<Arc<Rights>>,
+    pub(crate) permission: Option<Arc<Permission>>,
+    /// The exchange for which that was looked up last, if its channels may publish to it.
+    pub(crate) may_publish_to: Option<Box<str>>,
     pub(crate) protocol: Protocol,
     /// Received, not yet parsed: part of a frame, or all that has come while `hold` is set.
     pub(crate) waiting_input: Vec<u8>,
@@ -319,6 +325,9 @@ impl Connection {
             peer,
             container: Box::default(),
             vhost: None,
+            rights: None,
+            permission: None,
+            may_publish_to: None,
             container_hash: 0,
             user: None,
             protocol,
@@ -467,9 +476,17 @@ impl Connection {
         self.vhost.as_deref().unwrap_or(vhost::DEFAULT)
     }
 
-    /// Its names are names of this virtual host from now on.
-    pub(crate) fn enter(&mut self, vhost: Arc<str>) {
+    /// Its names are names of this virtual host from now on. An error says that its user may not do anything there.
+    pub(crate) fn enter(&mut self, vhost: Arc<str>) -> Result<(), String> {
+        if let Some(rights) = &self.rights {
+            let Some(permission) = rights.permissions.get(&*vhost) else {
+                let user = self.user.as_deref().unwrap_or(NOBODY);
+                return Err(format!("access to vhost '{vhost}' refused for user '{user}'"));
+            };
+            self.permission = Some(permission.clone());
+        }
         self.vhost = (*vhost != *vhost::DEFAULT).then_some(vhost);
+        Ok(())
     }
 
     pub(crate) fn answers_at(&self, reply_to: &str) -> Option<&str> {

@@ -110,9 +110,10 @@ impl Counters {
     pub(crate) fn count_refused(&mut self, outcome: PublishOutcome) {
         let counter = match outcome {
             PublishOutcome::Stored => return,
-            PublishOutcome::NoQueue | PublishOutcome::NoSubscription | PublishOutcome::NoAddress => {
-                &mut self.messages_unroutable
-            }
+            PublishOutcome::NoQueue
+            | PublishOutcome::NoSubscription
+            | PublishOutcome::NoAddress
+            | PublishOutcome::Denied => &mut self.messages_unroutable,
             PublishOutcome::Full | PublishOutcome::NoRoom | PublishOutcome::NoDisk => {
                 &mut self.messages_refused_full
             }
@@ -139,7 +140,8 @@ impl Counters {
             | PublishOutcome::NoTransaction
             | PublishOutcome::TransactionTimedOut
             | PublishOutcome::TransactionFull
-            | PublishOutcome::NotTransactional => self.forwards_unroutable += 1,
+            | PublishOutcome::NotTransactional
+            | PublishOutcome::Denied => self.forwards_unroutable += 1,
         }
     }
 }

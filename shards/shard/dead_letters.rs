@@ -278,7 +278,8 @@ impl Shard {
                 | PublishOutcome::NoTransaction
                 | PublishOutcome::TransactionTimedOut
                 | PublishOutcome::TransactionFull
-                | PublishOutcome::NotTransactional => {
+                | PublishOutcome::NotTransactional
+            | PublishOutcome::Denied => {
                     "it is not there, and not made on first use (auto-create = false, or a name that only the broker gives)"
                 }
             };

@@ -198,8 +198,9 @@ impl Shard {
         }
         match reply {
             SaslReply::Challenge(challenge) => connection.protocol.sasl_challenge(&challenge),
-            SaslReply::Accepted { user, additional } => {
+            SaslReply::Accepted { user, rights, additional } => {
                 connection.user = user.map(Into::into);
+                connection.rights = rights;
                 let additional = Some(&additional).filter(|data| !data.is_empty());
                 connection.protocol.accept_credentials(additional.map(Vec::as_slice));
             }
@@ -222,8 +223,10 @@ impl Shard {
             connection.protocol.close(Some(ErrorSpec { condition: "amqp:not-found", description }));
             return;
         };
-        connection.enter(vhost);
-        if open.container_id.len() > CONTAINER_ID_BYTES_MAX {
+        if let Err(description) = &connection.enter(vhost) {
+            let condition = "amqp:unauthorized-access";
+            connection.protocol.close(Some(ErrorSpec { condition, description }));
+        } else if open.container_id.len() > CONTAINER_ID_BYTES_MAX {
             // A part of it, or none, would be other containers' name, too, and their subscriptions this one's.
             let description = CONTAINER_ID_TOO_LONG;
             connection.protocol.close(Some(ErrorSpec { condition: "amqp:invalid-field", description }));

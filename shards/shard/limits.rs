@@ -298,3 +298,6 @@ pub const PUBLISHED_UNANSWERED_MAX: u32 = 8192;
 
 /// Entries of a queue that are looked at in a turn to be removed, when it is emptied for a channel.
 pub const PURGE_STEPS_MAX: usize = 4096;
+
+/// What a compiled pattern of a permission may take. A larger one is refused where permissions are read.
+pub const PERMISSION_BYTES_MAX: usize = 256 << 10;

@@ -19,6 +19,7 @@ use crate::event::{Peer, Socket};
 use crate::fan_out::Routed;
 use crate::management::{self, Question};
 use crate::message::Message;
+use crate::rights::Rights;
 use crate::subscription::Terms;
 use crate::topology::TopologyMail;
 
@@ -46,7 +47,8 @@ pub enum Mail {
     SaslReply { connection: ConnectionId, reply: SaslReply },
 
     /// To a queue's home: which queue is this, for a producer? Made on first use unless that is turned off.
-    Resolve { link: LinkRef, queue: Box<str> },
+    /// `makes`: it is made if it is not there.
+    Resolve { link: LinkRef, queue: Box<str>, makes: bool },
     /// The home's answer.
     Resolved { link: LinkRef, result: Result<QueueId, Refusal>, window: u32 },
     /// To the home: published messages, in order.
@@ -172,6 +174,8 @@ pub enum SaslReply {
     Accepted {
         /// None for who does not say who it is.
         user: Option<String>,
+        /// What it may do; none: everything.
+        rights: Option<Arc<Rights>>,
         additional: Vec<u8>,
     },
     Refused,
@@ -349,6 +353,8 @@ pub enum PublishOutcome {
     TransactionFull,
     /// A request to the management node that belongs to a transaction.
     NotTransactional,
+    /// Its sender may not write there.
+    Denied,
 }
 
 impl PublishOutcome {
@@ -391,6 +397,10 @@ impl PublishOutcome {
             PublishOutcome::TransactionFull => {
                 ("amqp:resource-limit-exceeded", "the transaction has too many messages and outcomes")
             }
+            PublishOutcome::Denied => (
+                "amqp:unauthorized-access",
+                "the user has no permission to write where the message's `to` leads",
+            ),
             PublishOutcome::NotTransactional => (
                 "amqp:not-implemented",
                 "requests to the management node take effect at once: send them outside of transactions",
@@ -409,7 +419,9 @@ pub struct ConsumeRequest {
     pub priority: i32,
     /// The queue is a topic's subscription, to be found or made on these terms.
     pub subscription: Option<Box<Terms>>,
-    /// It is for a channel: the queue has to be there.
+    /// The queue is made if it is not there.
+    pub makes: bool,
+    /// It is for a channel.
     pub channel: Option<ChannelTerms>,
 }
 
@@ -433,6 +445,7 @@ impl ConsumeRequest {
             browse: false,
             priority,
             subscription: None,
+            makes: true,
             channel: None,
         }
     }

@@ -32,6 +32,7 @@ use crate::management;
 use crate::message::Message;
 use crate::producers::ProducerAt;
 use crate::protocol::Protocol;
+use crate::rights::{Object, Right};
 use crate::subscription::Publisher;
 use crate::transaction::transaction_id;
 use crate::vhost;
@@ -270,6 +271,10 @@ impl Shard {
 
     /// Where the `to` of a message leads.
     fn destination_of(&mut self, now: u64, slot: ConnectionSlot, message: &mut Message) -> Destination {
+        let is_restricted = self.connections.get_mut(slot).is_some_and(|it| it.permission.is_some());
+        if is_restricted && let Some(denied) = self.destination_denied(slot, message) {
+            return denied;
+        }
         let vhost = self.connections.get_mut(slot).map_or(vhost::DEFAULT, |connection| connection.vhost());
         let name = match message.to().map(|to| Address::parse(to).within(vhost)) {
             Some(Address::Queue(name) | Address::Name(name))
@@ -297,6 +302,30 @@ impl Shard {
             Ok(queue) => Destination::Queue(QueueAt { shard: home, queue }),
             Err(_) => Destination::Nowhere(PublishOutcome::NoQueue),
         }
+    }
+
+    /// Where a message of somebody who may not do everything does not go.
+    fn destination_denied(&mut self, slot: ConnectionSlot, message: &Message) -> Option<Destination> {
+        let vhost = self.connections.get_mut(slot)?.vhost();
+        let (object, name) = match Address::parse(message.to()?).within(vhost) {
+            Address::Queue(name) | Address::Name(name) if vhost::plain(&name) == management::ADDRESS => {
+                return None;
+            }
+            Address::Name(name) if self.is_topic(&name) => (Object::Topic, name),
+            Address::Topic(name) => (Object::Topic, name),
+            Address::Name(name) | Address::Queue(name) => (Object::Queue, name),
+            Address::Exchange { exchange, .. } => (Object::Exchange, exchange),
+            Address::Unsupported | Address::Invalid => return None,
+        };
+        if self.check_right(slot, Right::Write, object, &name).is_err() {
+            return Some(Destination::Nowhere(PublishOutcome::Denied));
+        }
+        if object != Object::Queue || self.may_configure(slot, &name) {
+            return None;
+        }
+        // It is not made on first use.
+        let target = HandoffTarget::Existing { name: (&*name).into(), is_mandatory: false };
+        Some(Destination::HandedOff(self.home_of(&name), target))
     }
 
     fn topic_of(&mut self, topic: &str) -> Destination {
@@ -607,7 +636,8 @@ impl Shard {
                 | PublishOutcome::NoTransaction
                 | PublishOutcome::TransactionTimedOut
                 | PublishOutcome::TransactionFull
-                | PublishOutcome::NotTransactional => {
+                | PublishOutcome::NotTransactional
+                | PublishOutcome::Denied => {
                     let (condition, description) = outcome.error();
                     Outcome::Rejected { error: Some(Error::new(condition, description)) }
                 }

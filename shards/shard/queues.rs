@@ -289,6 +289,14 @@ impl Shard {
         self.declare_queue(now, name, QueueKind::Queue, DestinationRule::default())
     }
 
+    /// The same for somebody who may not make any.
+    pub(crate) fn find_or_make(&mut self, now: u64, name: &str, makes: bool) -> Result<QueueId, Refusal> {
+        if makes || self.queues.find(name).is_some() {
+            return self.find_or_create(now, name);
+        }
+        Err(Refusal::NotFound)
+    }
+
     /// Whether a queue of this shard that does not exist is made when it is needed.
     pub(crate) fn may_create(&self, name: &str) -> Result<(), Refusal> {
         let destination = self.destinations.lookup(name, None);
@@ -503,7 +511,7 @@ impl Shard {
         let found = self.queue_for(connection, &request.queue);
         let queue = match (found, request.channel) {
             (Ok(queue), _) => queue,
-            (Err(Refusal::NotFound), None) => self.find_or_create(now, &request.queue)?,
+            (Err(Refusal::NotFound), None) => self.find_or_make(now, &request.queue, request.makes)?,
             (Err(refusal), _) => return Err(refusal),
         };
         let node = self.queues.get(queue).ok_or(Refusal::NotFound)?;

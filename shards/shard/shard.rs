@@ -577,7 +577,7 @@ impl Shard {
             // For the control thread; no shard is sent one.
             Mail::SaslStep { .. } => {}
             Mail::SaslReply { connection, reply } => self.on_sasl_reply(now, connection, reply),
-            Mail::Resolve { link, queue } => self.on_resolve(now, from, link, &queue),
+            Mail::Resolve { link, queue, makes } => self.on_resolve(now, from, link, (&queue, makes)),
             Mail::Resolved { link, result, window } => self.on_resolved(now, from, link, (result, window)),
             Mail::Handoff(handoff) => self.receive_handoff(now, from, handoff),
             Mail::Stored(handoff) => self.on_stored(now, from, handoff),

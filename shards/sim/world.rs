@@ -7,7 +7,7 @@ use corelane_protocol::amqp10::{self, Sasl};
 use corelane_protocol::amqp091;
 use corelane_shard::{
     BackupRefusal, Barrier, ConnectionSlot, DestinationRule, Destinations, Effect, Event, Image, Lane, Mail,
-    Offers, Peer, SaslReply, Shard, ShardConfig, Socket, home_shard,
+    Offers, Peer, Rights, SaslReply, Shard, ShardConfig, Socket, home_shard,
 };
 
 use crate::channel_client::ChannelClient;
@@ -26,6 +26,8 @@ pub struct Setup {
     pub rules: Vec<DestinationRule>,
     /// The virtual hosts besides the default one.
     pub vhosts: Vec<Box<str>>,
+    /// What whoever logs in may do; none: everything.
+    pub rights: Option<Arc<Rights>>,
     pub auto_create: bool,
     /// Bytes of messages that a shard takes.
     pub memory: u64,
@@ -54,6 +56,7 @@ impl Setup {
             seed: 1,
             rules: Vec::new(),
             vhosts: Vec::new(),
+            rights: None,
             auto_create: true,
             memory: u64::MAX / 2,
             message_size_max: amqp10::Config::default().max_message_size,
@@ -282,7 +285,9 @@ impl World {
         if self.client_config.sasl != Sasl::Absent {
             self.run();
         }
-        self.clients[client].begin();
+        if self.clients[client].closed.is_none() {
+            self.clients[client].begin();
+        }
         client
     }
 
@@ -561,7 +566,11 @@ impl World {
                 match mail {
                     Mail::SaslStep { connection, .. } => {
                         let user = Some("sim".to_owned());
-                        let reply = SaslReply::Accepted { user, additional: Vec::new() };
+                        let reply = SaslReply::Accepted {
+                            user,
+                            rights: self.setup.rights.clone(),
+                            additional: Vec::new(),
+                        };
                         let answer = Mail::SaslReply { connection, reply };
                         self.lanes[from][control][Lane::Control as usize].push_back(answer);
                     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use corelane_shard::{Permission, Rights};
 use rsasl::prelude::{Mechname, SASLClient, SASLConfig, State};
 
 use super::*;
@@ -424,4 +425,36 @@ fn a_refused_client_is_known_by_the_name_it_gave() {
     check(SCRAM, b"n,", None);
     check(ANONYMOUS, b"mallory", None);
     check(PLAIN, &[[b'\0'; 1].as_slice(), &[b'm'; 1000]].concat(), Some(&"m".repeat(64)));
+}
+
+#[test]
+fn what_a_user_may_do_comes_with_its_login() {
+    let mut world = World::with_alice(true);
+    let rights = |world: &mut World, mechanism: &str, message: &[u8]| {
+        let step = SaslStep::Start {
+            mechanism: mechanism.to_owned(),
+            initial_response: Some(message.to_vec()),
+            peer: peer(ELSEWHERE),
+        };
+        world.authenticator.handle_step(world.now, SHARD, CONNECTION, step);
+        match world.authenticator.poll_reply().unwrap().reply {
+            SaslReply::Accepted { rights, .. } => rights,
+            other => panic!("{other:?}"),
+        }
+    };
+    let login = b"\0alice\0open sesame";
+    assert_eq!(rights(&mut world, PLAIN, login), None, "nobody was permitted anything");
+    assert_eq!(rights(&mut world, ANONYMOUS, b""), None);
+    let patterns = ["a", "b", "c"];
+    users::update(&world.users_file(), |users| {
+        users.change_grants("alice", |grants| grants.permit("/", patterns.map(str::to_owned))).is_ok()
+    })
+    .unwrap();
+    world.now += 2_000_000;
+    let granted = rights(&mut world, PLAIN, login).unwrap();
+    let permission = Permission::new(patterns).unwrap();
+    assert_eq!(*granted.permissions["/"], permission);
+    assert!(!granted.is_administrator);
+    let nobody = rights(&mut world, ANONYMOUS, b"").unwrap();
+    assert_eq!(*nobody, Rights::default(), "who says no name has what `anonymous` was granted");
 }

@@ -5,7 +5,9 @@
 //! come back by the thousand cost no iterated hash each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use corelane_shard::Rights;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -60,6 +62,11 @@ impl Verifiers {
             remembered.digests.insert(name.to_owned(), digest);
         }
         right
+    }
+
+    /// What a user may do; none: everything.
+    pub(super) fn rights(&self, name: &str) -> Option<Arc<Rights>> {
+        self.users.rights(name).map(Arc::new)
     }
 
     fn made_up(&self, name: &str) -> Verifier {

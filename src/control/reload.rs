@@ -77,6 +77,7 @@ impl Reload {
 fn fixed_differences(started: &ServeSettings, read: &ServeSettings) -> Vec<String> {
     let differences = [
         ("listen", started.listeners != read.listeners),
+        ("vhosts", started.vhosts != read.vhosts),
         ("shards", started.shards != read.shards),
         ("cores", started.cores != read.cores),
         ("idle", started.idle != read.idle),

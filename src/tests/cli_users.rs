@@ -82,3 +82,37 @@ fn what_cannot_be_done_is_told() {
     assert_eq!(code, 1);
     assert!(error.contains("/nowhere/users cannot be written"), "{error}");
 }
+
+#[test]
+fn what_users_may_do_is_kept_and_listed() {
+    let world = World::new();
+    for name in ["alice", "bob"] {
+        assert_eq!(world.user(&["add", name, "--password-stdin"], "x").0, 0);
+    }
+    assert!(!world.text().contains("@restricted"), "nobody was permitted anything");
+    let permit = ["permit", "alice", "--vhost", "a b", "--configure", "^a %\"", "--read", ".*"];
+    assert_eq!(world.user(&permit, ""), (0, "changed alice\n".to_owned(), String::new()));
+    assert_eq!(world.user(&["tag", "alice", "administrator"], "").0, 0);
+    let listed =
+        "alice\n    administrator\n    \"a b\": configure \"^a %\\\"\", write \"\", read \".*\"\nbob\n";
+    assert_eq!(world.list(), listed);
+    // A new password changes nothing about that.
+    assert_eq!(world.user(&["add", "alice", "--password-stdin"], "y").0, 0);
+    assert_eq!(world.list(), listed);
+    assert_eq!(world.user(&["permit", "alice", "--vhost", "a b", "--nothing"], "").0, 0);
+    assert_eq!(world.user(&["tag", "alice"], "").0, 0);
+    assert_eq!(world.list(), "alice\nbob\n");
+    assert!(world.text().contains("@restricted"), "who may do nothing may not do everything");
+
+    for (arguments, expected) in [
+        (&["permit", "carol"][..], "there is no user \"carol\""),
+        (&["permit", "alice", "--read", "("], "is not a regular expression"),
+        (&["permit", "alice", "--vhost", ""], "cannot be a virtual host"),
+    ] {
+        let before = world.text();
+        let (code, _, error) = world.user(arguments, "");
+        assert_eq!(code, 1);
+        assert!(error.contains(expected), "{arguments:?} lacks {expected:?}: {error}");
+        assert_eq!(world.text(), before);
+    }
+}

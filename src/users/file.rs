@@ -14,6 +14,8 @@ use crate::regular_file::read_text;
 use super::{CredentialError, USERS_MAX, Users, VerifierError, prepare_name};
 
 const HEADING: &str = "# corelane users: NAME SCRAM-SHA-256$ITERATIONS:SALT$STORED-KEY:SERVER-KEY";
+/// A line that says that nobody may do more than is granted.
+const RESTRICTED: &str = "@restricted";
 /// Bytes of a users file that are read at most.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
@@ -36,12 +38,13 @@ pub enum UsersFileError {
 }
 
 /// What is wrong with a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineFault {
     VerifierMissing,
     Name(CredentialError),
     NameTwice,
     Verifier(VerifierError),
+    Grant(String),
 }
 
 impl fmt::Display for UsersFileError {
@@ -65,6 +68,7 @@ impl fmt::Display for UsersFileError {
                     LineFault::Name(error) => error.fmt(formatter),
                     LineFault::NameTwice => formatter.write_str("this name stands in an earlier line too"),
                     LineFault::Verifier(error) => error.fmt(formatter),
+                    LineFault::Grant(why) => formatter.write_str(why),
                 }
             }
             UsersFileError::TooLarge { file } => write!(
@@ -142,9 +146,17 @@ fn parse(file: &Path, text: &str) -> Result<Users, UsersFileError> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
+        if line == RESTRICTED {
+            users.is_restricted = true;
+            continue;
+        }
         let (name, verifier) =
             line.split_once(char::is_whitespace).ok_or_else(|| wrong(LineFault::VerifierMissing))?;
         let name = prepare_name(name).map_err(|error| wrong(LineFault::Name(error)))?;
+        if let Some(taken) = users.change_grants(&name, |grants| grants.take_line(verifier)) {
+            taken.map_err(|why| wrong(LineFault::Grant(why)))?;
+            continue;
+        }
         let verifier = verifier.trim().parse().map_err(|error| wrong(LineFault::Verifier(error)))?;
         if users.insert(name, verifier) {
             return Err(wrong(LineFault::NameTwice));
@@ -184,6 +196,12 @@ fn write(beside: &Path, file: &Path, users: &Users) -> io::Result<()> {
     let mut text = format!("{HEADING}\n");
     for (name, verifier) in &users.verifiers {
         text.push_str(&format!("{name} {verifier}\n"));
+    }
+    if users.is_restricted {
+        text.push_str(&format!("{RESTRICTED}\n"));
+    }
+    for (name, grants) in &users.grants {
+        text.push_str(&grants.lines(name));
     }
     output.write_all(text.as_bytes())?;
     output.sync_all()

@@ -41,7 +41,7 @@ const OVERFLOW: &str = "x-overflow";
 const MAX_PRIORITY: &str = "x-max-priority";
 const SINGLE_ACTIVE_CONSUMER: &str = "x-single-active-consumer";
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
-const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
+pub(super) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
 const QUEUE_TYPE: &str = "x-queue-type";
 

@@ -18,6 +18,7 @@ use crate::Shard;
 use crate::connection::QueueAt;
 use crate::event::ConnectionSlot;
 use crate::mail::Refusal;
+use crate::rights::{Object, Right};
 use crate::topology::{self, Then};
 
 /// What a queue is bound by.
@@ -49,6 +50,9 @@ impl Shard {
     ) -> Result<(), ChannelFault> {
         let BondRequest { exchange, routing_key, arguments, is_wanted, .. } = *request;
         let queue = self.queue_name(slot, session, request.queue)?;
+        self.check_right(slot, Right::Write, Object::Queue, &queue)?;
+        let source = self.within(slot, super::exchanges::name_of(exchange)?);
+        self.check_right(slot, Right::Read, Object::Exchange, &source)?;
         let bond = Bond {
             exchange: super::exchanges::name_of(exchange)?.into(),
             key: routing_key.as_bytes().into(),

@@ -20,6 +20,7 @@ use crate::connection::{DynamicNode, Link, Producer, QueueAt, Route};
 use crate::event::ConnectionSlot;
 use crate::mail::{ConnectionId, Mail, Refusal, SaslStep};
 use crate::protocol::Protocol;
+use crate::rights::{Object, Right};
 use crate::vhost::InVhost;
 
 /// The channels of a connection, and what lives as long as it does.
@@ -239,13 +240,17 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Protocol::Amqp091(protocol) = &mut connection.protocol else { return };
         connection.container = protocol.connection_name().into();
-        if let Some(vhost) = vhost {
-            protocol.accept_open();
-            connection.enter(vhost);
-            self.tell_alarm(slot);
-        } else {
-            let text = &format!("vhost {virtual_host} not found");
-            protocol.close(Some(amqp091::ErrorSpec { reply_code: ReplyCode::NotAllowed, text }));
+        let no_vhost = || format!("vhost {virtual_host} not found");
+        let entered = vhost.ok_or_else(no_vhost).and_then(|vhost| connection.enter(vhost));
+        let Protocol::Amqp091(protocol) = &mut connection.protocol else { return };
+        match &entered {
+            Ok(()) => {
+                protocol.accept_open();
+                self.tell_alarm(slot);
+            }
+            Err(text) => {
+                protocol.close(Some(amqp091::ErrorSpec { reply_code: ReplyCode::NotAllowed, text }));
+            }
         }
     }
 
@@ -262,10 +267,10 @@ impl Shard {
             Request::QueueDeclare(declare) => self.request_declaration(now, slot, session, &declare),
             Request::QueueDelete(delete) => {
                 let request = QueueRequest::Delete { if_unused: delete.if_unused, if_empty: delete.if_empty };
-                self.request_of_queue(now, slot, session, delete.queue, request)
+                self.request_of_queue(now, slot, session, (delete.queue, Right::Configure), request)
             }
             Request::QueuePurge(purge) => {
-                self.request_of_queue(now, slot, session, purge.queue, QueueRequest::Purge)
+                self.request_of_queue(now, slot, session, (purge.queue, Right::Read), QueueRequest::Purge)
             }
             Request::QueueBind(queue::Bind { queue, exchange, routing_key, arguments, .. }) => {
                 let bond = BondRequest { queue, exchange, routing_key, arguments, is_wanted: true };
@@ -293,16 +298,17 @@ impl Shard {
         }
     }
 
-    /// A request about a queue, by its name or as the last one that was declared.
+    /// A request about a queue, by its name or as the last one that was declared, which needs a right to it.
     fn request_of_queue(
         &mut self,
         now: u64,
         slot: ConnectionSlot,
         session: SessionId,
-        queue: ShortStr<'_>,
+        (queue, right): (ShortStr<'_>, Right),
         request: QueueRequest,
     ) -> Result<(), ChannelFault> {
         let queue = self.queue_name(slot, session, queue)?;
+        self.check_right(slot, right, Object::Queue, &queue)?;
         self.request_queue(now, slot, session, queue, request);
         Ok(())
     }

@@ -20,6 +20,7 @@ use crate::limits::PROPERTIES_BYTES_MAX;
 use crate::mail::{ChannelTerms, ConsumeRequest, DeliveryCounts, Mail};
 use crate::message::Message;
 use crate::protocol::Protocol;
+use crate::rights::{Object, Right};
 use crate::vhost;
 
 impl Shard {
@@ -33,7 +34,7 @@ impl Shard {
     ) {
         let queue = match consume.queue == REPLY_TO {
             true => self.make_reply_queue(now, slot, session, consume.no_ack),
-            false => self.queue_name(slot, session, consume.queue),
+            false => self.readable_queue(slot, session, consume.queue),
         };
         let asked = queue.and_then(|queue| Ok((queue, priority_of(consume)?)));
         let (queue, priority) = match asked {
@@ -58,13 +59,25 @@ impl Shard {
             self.pull_behind_published(now, slot, link);
             return;
         }
-        let queue = match self.queue_name(slot, session, queue) {
+        let queue = match self.readable_queue(slot, session, queue) {
             Ok(queue) => queue,
             Err(fault) => return self.fail_channel(slot, session, &fault),
         };
         let consumer = ChannelConsumer { queue, gets: true, is_cancelled: false };
         let terms = ChannelTerms { exclusive: false, gets: true };
         self.attach_channel_consumer(now, slot, (link, session), consumer, (false, i32::MIN, terms));
+    }
+
+    /// A queue that the channel's user may have messages of.
+    fn readable_queue(
+        &mut self,
+        slot: ConnectionSlot,
+        session: SessionId,
+        queue: ShortStr<'_>,
+    ) -> Result<Box<str>, ChannelFault> {
+        let queue = self.queue_name(slot, session, queue)?;
+        self.check_right(slot, Right::Read, Object::Queue, &queue)?;
+        Ok(queue)
     }
 
     fn attach_channel_consumer(
@@ -86,6 +99,7 @@ impl Shard {
             browse: false,
             priority,
             subscription: None,
+            makes: false,
             channel: Some(terms),
         };
         let pending = PendingConsumer { request, filters_in_force: None };

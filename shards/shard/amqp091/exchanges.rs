@@ -21,7 +21,11 @@ use crate::event::ConnectionSlot;
 use crate::fan_out::Routes;
 use crate::limits::EXCHANGE_ARGUMENTS_BYTES_MAX;
 use crate::message::Message;
+use crate::rights::{Object, Right};
 use crate::topology::{self, NotMade, Then};
+
+/// The argument that says where what an exchange leads nowhere goes.
+const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
 
 /// The header that says for how long exchanges of the type `x-delayed-message` hold a message back.
 pub(super) const X_DELAY: &str = "x-delay";
@@ -194,6 +198,15 @@ impl Shard {
             return Ok(());
         }
         let kind = declare.kind.as_str().unwrap_or_default();
+        let known = self.within(slot, name);
+        self.check_right(slot, Right::Configure, Object::Exchange, &known)?;
+        if let Some(alternate) = declare.arguments.find(ALTERNATE_EXCHANGE).ok().flatten()
+            && let Some(alternate) = alternate.as_str()
+        {
+            let alternate = self.within(slot, alternate);
+            self.check_right(slot, Right::Read, Object::Exchange, &known)?;
+            self.check_right(slot, Right::Write, Object::Exchange, &alternate)?;
+        }
         let change = Change::Declare(Declaration {
             vhost: self.vhost_id(slot),
             name: name.into(),
@@ -214,7 +227,9 @@ impl Shard {
         session: SessionId,
         delete: &exchange::Delete<'_>,
     ) -> Result<(), ChannelFault> {
-        let exchange = name_of(delete.exchange)?.into();
+        let exchange: Arc<str> = name_of(delete.exchange)?.into();
+        let known = self.within(slot, &exchange);
+        self.check_right(slot, Right::Configure, Object::Exchange, &known)?;
         let change = Change::Delete { vhost: self.vhost_id(slot), exchange, if_unused: delete.if_unused };
         self.request_change(now, slot, session, change);
         Ok(())
@@ -228,6 +243,7 @@ impl Shard {
         bind: &exchange::Bind<'_>,
     ) -> Result<(), ChannelFault> {
         let exchange::Bind { source, destination, routing_key, arguments, .. } = *bind;
+        self.check_binding(slot, (source, destination))?;
         let binding = binding_of(self.vhost_id(slot), (source, destination), routing_key, arguments)?;
         self.request_change(now, slot, session, Change::Bind(binding));
         Ok(())
@@ -241,8 +257,22 @@ impl Shard {
         unbind: &exchange::Unbind<'_>,
     ) -> Result<(), ChannelFault> {
         let exchange::Unbind { source, destination, routing_key, arguments, .. } = *unbind;
+        self.check_binding(slot, (source, destination))?;
         let binding = binding_of(self.vhost_id(slot), (source, destination), routing_key, arguments)?;
         self.request_change(now, slot, session, Change::Unbind(binding));
+        Ok(())
+    }
+
+    /// Whether exchanges may be bound to each other.
+    fn check_binding(
+        &mut self,
+        slot: ConnectionSlot,
+        (source, destination): (ShortStr<'_>, ShortStr<'_>),
+    ) -> Result<(), ChannelFault> {
+        for (right, exchange) in [(Right::Write, destination), (Right::Read, source)] {
+            let exchange = self.within(slot, name_of(exchange)?);
+            self.check_right(slot, right, Object::Exchange, &exchange)?;
+        }
         Ok(())
     }
 

@@ -24,6 +24,7 @@ use crate::mail::{HandoffMessage, HandoffTarget, PublishOutcome};
 use crate::message::Message;
 use crate::protocol::Protocol;
 use crate::publish::{Delivery, Destination};
+use crate::rights::{Object, Right};
 use crate::vhost;
 
 impl From<Refusal<'_>> for ChannelFault {
@@ -65,6 +66,7 @@ impl Shard {
         body: &[u8],
     ) -> Result<(), ChannelFault> {
         let (exchange, routing_key) = (head.exchange(), head.routing_key());
+        self.check_publisher(slot, exchange)?;
         let mut rewritten = Vec::new();
         let mut published = Published::read(head.properties())?;
         if published.properties().reply_to.is_some_and(|reply_to| reply_to == REPLY_TO) {
@@ -163,12 +165,30 @@ impl Shard {
         Some(Destination::HandedOff(home, HandoffTarget::Existing { name, is_mandatory }))
     }
 
+    /// Whether the channel's user may publish to an exchange; looked up when it is another one than the last.
+    #[inline]
+    fn check_publisher(&mut self, slot: ConnectionSlot, exchange: ShortStr<'_>) -> Result<(), ChannelFault> {
+        let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        let is_known = connection.may_publish_to.as_deref().is_some_and(|known| exchange == *known);
+        if connection.permission.is_none() || is_known {
+            return Ok(());
+        }
+        let exchange = super::exchanges::name_of(exchange)?;
+        let known = self.within(slot, exchange);
+        self.check_right(slot, Right::Write, Object::Exchange, &known)?;
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.may_publish_to = Some(exchange.into());
+        }
+        Ok(())
+    }
+
     /// `user-id` has to be who has logged in.
     fn check_user(&mut self, slot: ConnectionSlot, published: &Published<'_>) -> Result<(), ChannelFault> {
         let Some(claimed) = published.properties().user_id else { return Ok(()) };
-        let user = self.connections.get_mut(slot).and_then(|connection| connection.user.as_deref());
-        let user = user.unwrap_or_default();
-        if claimed == user {
+        let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
+        let is_impersonator = connection.rights.as_deref().is_some_and(|rights| rights.is_impersonator);
+        let user = connection.user.as_deref().unwrap_or_default();
+        if claimed == user || is_impersonator {
             return Ok(());
         }
         let text = format!("user_id property set to '{claimed}' but authenticated user was '{user}'");
@@ -276,7 +296,8 @@ impl Shard {
             | PublishOutcome::NoTransaction
             | PublishOutcome::TransactionTimedOut
             | PublishOutcome::TransactionFull
-            | PublishOutcome::NotTransactional => amqp091::Outcome::Rejected,
+            | PublishOutcome::NotTransactional
+            | PublishOutcome::Denied => amqp091::Outcome::Rejected,
         };
         if outcome != PublishOutcome::Stored {
             self.counters.count_refused(outcome);

@@ -10,7 +10,7 @@ use corelane_journal::Ticket;
 use corelane_protocol::amqp091::{Reply, SessionId};
 use corelane_wire::amqp091::{ReplyCode, ShortStr, Table, queue};
 
-use super::arguments::{Declared, Refused};
+use super::arguments::{DEAD_LETTER_EXCHANGE, Declared, Refused};
 use super::bindings::Bond;
 use super::channel::{ChannelFault, ChannelMail, ChannelRef};
 use super::owners::Redeclaration;
@@ -21,6 +21,7 @@ use crate::event::ConnectionSlot;
 use crate::limits::PURGE_STEPS_MAX;
 use crate::mail::{ConnectionId, Mail, Refusal};
 use crate::queues::{QueueKind, QueueNode, is_ours};
+use crate::rights::{Object, Right};
 use crate::vhost::{self, InVhost};
 
 /// What only the broker's queues are called.
@@ -114,6 +115,9 @@ impl Shard {
             check_name(vhost::plain(&name), is_new)?;
         }
         let arguments = if passive { Table::default() } else { declare.arguments };
+        if !passive {
+            self.check_declaration(slot, &name, arguments)?;
+        }
         let mut unknown = None;
         let declared = Declared::read(&name, (durable, auto_delete), arguments, |argument| {
             unknown = Some(argument.to_string());
@@ -128,6 +132,26 @@ impl Shard {
         }
         let declaration = Declaration { passive, exclusive, declared };
         self.request_queue(now, slot, session, name, QueueRequest::Declare(Box::new(declaration)));
+        Ok(())
+    }
+}
+
+/// What a declaration needs rights to.
+impl Shard {
+    fn check_declaration(
+        &mut self,
+        slot: ConnectionSlot,
+        queue: &str,
+        arguments: Table<'_>,
+    ) -> Result<(), ChannelFault> {
+        self.check_right(slot, Right::Configure, Object::Queue, queue)?;
+        if let Some(exchange) = arguments.find(DEAD_LETTER_EXCHANGE).ok().flatten()
+            && let Some(exchange) = exchange.as_str()
+        {
+            let exchange = self.within(slot, exchange);
+            self.check_right(slot, Right::Read, Object::Queue, queue)?;
+            self.check_right(slot, Right::Write, Object::Exchange, &exchange)?;
+        }
         Ok(())
     }
 }

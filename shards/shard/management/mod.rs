@@ -13,7 +13,7 @@
 //! - of a queue whose messages are being moved to another shard none is moved, copied or deleted by another request;
 //! - a request inside a transaction is refused, and the transaction cannot commit.
 //!
-//! Left out: what properties queues have (`properties`), who may manage (everybody who has logged in).
+//! Left out: what properties queues have (`properties`), what users are (`rights`).
 
 mod connections;
 mod consumers;
@@ -50,6 +50,7 @@ use crate::limits::{
 use crate::mail::{Answered, LinkRef, Mail, PublishOutcome, Query};
 use crate::message::Message;
 use crate::publish::{Delivery, renew_credit};
+use crate::rights::{Object, Right};
 use crate::vhost;
 pub(crate) use data::Data;
 use plan::{Layout, Plan, Step, Sweeping};
@@ -109,6 +110,8 @@ const LOST_REPLY: Rejection = (
     "amqp:precondition-failed",
     "the request's reply-to can take no answer: it is neither a queue's name, nor a link of this connection from $management",
 );
+const NOT_PERMITTED: Rejection =
+    ("amqp:unauthorized-access", "the user has no permission to write to the request's reply-to");
 const TOO_MANY: Rejection =
     ("amqp:resource-limit-exceeded", "too many requests are being served; wait for answers");
 const UNREAD: Rejection =
@@ -187,6 +190,13 @@ impl Shard {
         let mut envelope = Envelope::read(message.bytes(), connection.vhost()).ok_or(NO_REPLY_TO)?;
         envelope.queue = connection.answers_at(&envelope.reply_to).map(Into::into);
         let to = &*envelope.address();
+        // An answer is a message of who asks.
+        let name = Address::resolve(to);
+        if let (None, Address::Name(name) | Address::Queue(name)) = (&envelope.queue, &name)
+            && self.check_right(slot, Right::Write, Object::Queue, name).is_err()
+        {
+            return Err(NOT_PERMITTED);
+        }
         let is_lost = envelope.queue.is_none()
             && match Address::resolve(to) {
                 Address::Name(name) | Address::Queue(name) => has_wildcards(&name),
@@ -202,6 +212,8 @@ impl Shard {
         if self.has_no_memory_for_answers() {
             return Err(NO_MEMORY);
         }
+        let rights = self.connections.get_mut(slot).and_then(|connection| connection.rights.as_deref());
+        let may_change = rights.is_none_or(|rights| rights.is_administrator);
         let full = self.management.requests.len() >= REQUESTS_SHARD_MAX;
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         if full || connection.requests >= REQUESTS_MAX {
@@ -216,13 +228,14 @@ impl Shard {
         self.counters.requests += 1;
         let number = self.management.next_request;
         self.management.next_request += 1;
-        let (plan, step) = match request::parse(message.bytes(), &self.destinations, &envelope.vhost) {
-            Ok(command) => {
-                let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
-                plan::start(command, &layout)
-            }
-            Err(fault) => (Plan::One, Step::Done(fault.into())),
-        };
+        let (plan, step) =
+            match request::parse(message.bytes(), &self.destinations, &envelope.vhost, may_change) {
+                Ok(command) => {
+                    let layout = Layout { shards: self.shards, home: &|name| self.home_of(name) };
+                    plan::start(command, &layout)
+                }
+                Err(fault) => (Plan::One, Step::Done(fault.into())),
+            };
         let request = Request { link, envelope, plan, asked: self.index, questions: 0, is_answered: false };
         self.management.requests.insert(number, request);
         self.take_step(now, number, step);

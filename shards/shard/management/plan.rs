@@ -530,7 +530,8 @@ fn why_not_moved(outcome: PublishOutcome) -> Option<&'static str> {
         | PublishOutcome::NoTransaction
         | PublishOutcome::TransactionTimedOut
         | PublishOutcome::TransactionFull
-        | PublishOutcome::NotTransactional => Some("the target is gone"),
+        | PublishOutcome::NotTransactional
+        | PublishOutcome::Denied => Some("the target is gone"),
     }
 }
 

@@ -150,8 +150,17 @@ impl Envelope {
     }
 }
 
-/// Reads a request.
-pub(crate) fn parse(bytes: &[u8], destinations: &Destinations, vhost: &str) -> Result<Command, Fault> {
+/// What everybody may ask for.
+const LOOKS: [&str; 7] =
+    ["READ", "QUERY", "GET-TYPES", "GET-ATTRIBUTES", "GET-OPERATIONS", "GET-ANNOTATIONS", "GET-MGMT-NODES"];
+
+/// Reads a request. Whoever may not change anything may look.
+pub(crate) fn parse(
+    bytes: &[u8],
+    destinations: &Destinations,
+    vhost: &str,
+    may_change: bool,
+) -> Result<Command, Fault> {
     if bytes.len() > REQUEST_BYTES_MAX {
         return Err(Fault::bad(format!("a request has at most {REQUEST_BYTES_MAX} bytes")));
     }
@@ -160,6 +169,10 @@ pub(crate) fn parse(bytes: &[u8], destinations: &Destinations, vhost: &str) -> R
     let properties = sections.application_properties.map(bytes).map_err(unreadable)?;
     let request = Fields { bytes, sections, properties, body: None, destinations, vhost };
     let operation = request.required("operation", "READ")?;
+    if !may_change && !LOOKS.contains(&operation) {
+        let why = format!("{operation} is for users with the tag `administrator`");
+        return Err(Fault { status: Status::Forbidden, why });
+    }
     let kind = request.text("type")?.filter(|kind| !kind.is_empty());
     let request = request.with_body()?;
     match operation {
