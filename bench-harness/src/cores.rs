@@ -36,6 +36,21 @@ impl Cores {
     }
 }
 
+/// Lets this thread run again where it could before, when it is dropped.
+pub struct Unpin(CpuSet);
+
+impl Unpin {
+    pub fn later() -> Result<Unpin, BenchError> {
+        sched_getaffinity(None).map(Unpin).map_err(|error| BenchError::Pin { core: 0, error: error.into() })
+    }
+}
+
+impl Drop for Unpin {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.0);
+    }
+}
+
 /// Runs this thread, and children that it starts, on one core only.
 pub fn pin(core: usize) -> Result<(), BenchError> {
     let mut set = CpuSet::new();
@@ -61,6 +76,16 @@ mod tests {
         let turned = Cores::choose(None, Some(cores.broker)).unwrap();
         assert_eq!(turned.shared(), usable.len() == 1);
         assert_eq!(turned.generator, cores.broker);
+    }
+
+    #[test]
+    fn who_was_pinned_may_run_everywhere_again() {
+        let before = usable().unwrap();
+        let unpin = Unpin::later().unwrap();
+        pin(before[0]).unwrap();
+        assert_eq!(usable().unwrap(), before[..1]);
+        drop(unpin);
+        assert_eq!(usable().unwrap(), before);
     }
 
     #[test]

@@ -50,7 +50,24 @@ pub fn run(
     watch: &mut dyn FnMut(Phase),
 ) -> Result<(Sample, Option<JournalUse>), BenchError> {
     let clock = Clock::start();
-    let mut journals = Journals::connect(url, clock)?;
+    let journals = Journals::connect(url, clock)?;
+    run_with(url, flow, queues, timing, watch, (clock, journals))
+}
+
+/// The same of a broker that is not asked what it has written.
+pub fn run_unasked(url: &Url, flow: &Flow, queues: usize, timing: &Timing) -> Result<Sample, BenchError> {
+    let clock = Clock::start();
+    Ok(run_with(url, flow, queues, timing, &mut |_| {}, (clock, Journals::none(clock)))?.0)
+}
+
+fn run_with(
+    url: &Url,
+    flow: &Flow,
+    queues: usize,
+    timing: &Timing,
+    watch: &mut dyn FnMut(Phase),
+    (clock, mut journals): (Clock, Journals),
+) -> Result<(Sample, Option<JournalUse>), BenchError> {
     let mut load = Load::attach(url, flow, queues, clock)?;
     let before = journals.read()?;
     load.measure(timing, watch)?;

@@ -36,6 +36,8 @@ pub enum BenchError {
     System { doing: &'static str, error: io::Error },
     /// The disk that is to be measured does not do what it is asked.
     Disk { path: PathBuf, error: io::Error },
+    /// What is to be compared is not understood.
+    Plan { path: PathBuf, reason: String },
     /// What was measured cannot be kept.
     Kept { path: PathBuf, error: io::Error },
     /// A core that this process may not use.
@@ -102,6 +104,7 @@ impl fmt::Display for BenchError {
             BenchError::Disk { path, error } => {
                 write!(formatter, "cannot write in {}: {error}; name another --within", path.display())
             }
+            BenchError::Plan { path, reason } => write!(formatter, "{}: {reason}", path.display()),
             BenchError::Kept { path, error } => formatter.write_str(&not_kept(path, error)),
             BenchError::NoCore { core, usable } => write!(
                 formatter,

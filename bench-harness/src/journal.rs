@@ -93,6 +93,11 @@ impl Journals {
         }
     }
 
+    /// Of a broker whose counters we do not know how to ask for.
+    pub fn none(clock: Clock) -> Journals {
+        Journals { asked: None, clock }
+    }
+
     /// What the first shard has written so far. `None`: it is not known.
     pub fn read(&mut self) -> Result<Option<Written>, BenchError> {
         let Some(Asked { client, requests, answers }) = &mut self.asked else { return Ok(None) };

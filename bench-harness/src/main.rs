@@ -4,14 +4,19 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use corelane_bench::compare;
 use corelane_bench::error::BenchError;
-use corelane_bench::options::{Options, Workload};
+use corelane_bench::options::{Command, Options, Workload};
 use corelane_bench::report::{Row, table};
 use corelane_bench::run::Bench;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match measure(&options.workload) {
+    let rows = match &options.command {
+        Command::Workload(workload) => measure(workload),
+        Command::Compare(options) => compare::run(options),
+    };
+    match rows {
         Ok(rows) if rows.iter().all(|row| row.void.is_none()) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {

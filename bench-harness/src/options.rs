@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::client::Protocol;
 use crate::disk::Syncing;
@@ -49,7 +49,31 @@ Examples:
 #[command(name = "corelane-bench", version, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
-    pub workload: Workload,
+    pub command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    #[command(flatten)]
+    Workload(Box<Workload>),
+    /// Several workloads beside other brokers, as one HTML page
+    ///
+    /// FILE says which workloads, and by which programs the others are started (see scripts/bench/compare.toml and
+    /// scripts/bench/peers). In each round echo, ours and each other broker follow one another; who is not measured stands still.
+    Compare(CompareOptions),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct CompareOptions {
+    /// What is compared, as TOML
+    #[arg(value_name = "FILE.toml")]
+    pub file: PathBuf,
+    /// The page that is written
+    #[arg(long, value_name = "FILE.html", default_value = "comparison.html")]
+    pub html: PathBuf,
+    /// No progress on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -176,12 +200,6 @@ pub struct DurableOptions {
     /// How what is written is synced [default: the quicker way, as a few writes tell]
     #[arg(long, value_enum)]
     pub sync: Option<Syncing>,
-    /// Another broker, measured in the same rounds with a row of its own; repeatable
-    ///
-    /// It runs already, on the same core (see scripts/bench/rabbitmq). QUEUE is the address of an empty queue there; with --queues N
-    /// there are N, QUEUE-0 and so on.
-    #[arg(long = "peer", value_name = "NAME,URL,QUEUE", value_parser = peer)]
-    pub peers: Vec<Peer>,
     #[command(flatten)]
     pub common: CommonOptions,
 }
@@ -192,6 +210,10 @@ pub struct Peer {
     pub name: String,
     pub url: Url,
     pub queue: String,
+    /// `None`: the same as to ours.
+    pub protocol: Option<Protocol>,
+    /// The process group that stands still while others are measured.
+    pub group: Option<i32>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -266,6 +288,12 @@ pub struct CommonOptions {
     /// Measure neither echo nor relay; a broker on another machine is never compared with them
     #[arg(long)]
     pub no_yardsticks: bool,
+    /// Another broker, measured in the same rounds with a row of its own; repeatable
+    ///
+    /// It runs already, on the same core (see scripts/bench/rabbitmq). QUEUE is the address of an empty queue there; where a workload
+    /// has several there are as many, QUEUE-0 and so on. PROTOCOL is what is spoken to it, if that is another one.
+    #[arg(long = "peer", value_name = "NAME,URL,QUEUE[,PROTOCOL]", value_parser = peer)]
+    pub peers: Vec<Peer>,
     /// A folder for histograms (.hlog) and percentile charts (.svg), one of each for each row
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -371,11 +399,24 @@ impl Workload {
         }
     }
 
-    /// Brokers beside the one that it is about.
-    pub fn peers(&self) -> &[Peer] {
+    /// The same to be changed.
+    pub fn common_mut(&mut self) -> &mut CommonOptions {
         match self {
-            Workload::Durable(options) => &options.peers,
-            _ => &[],
+            Workload::Pingpong(options) => &mut options.common,
+            Workload::Saturate(options) => &mut options.common,
+            Workload::Durable(options) => &mut options.common,
+            Workload::Backlog(options) => &mut options.common,
+            Workload::OpenLoop(options)
+            | Workload::RpcOpen(options)
+            | Workload::Fanout(options)
+            | Workload::ConsumersFlat(options)
+            | Workload::Selectors(options)
+            | Workload::Topics(options)
+            | Workload::SlowConsumer(options) => &mut options.common,
+            Workload::Churn(options) => &mut options.common,
+            Workload::Queues(options) | Workload::Browse(options) | Workload::Idle(options) => {
+                &mut options.common
+            }
         }
     }
 
@@ -500,12 +541,19 @@ fn connections(text: &str) -> Result<Connections, String> {
 }
 
 fn peer(text: &str) -> Result<Peer, String> {
-    let parts: Vec<&str> = text.splitn(3, ',').collect();
-    let [name, url, queue] = parts[..] else {
-        return Err("a name, the broker's URL and a queue's address: rabbitmq,amqp://HOST:PORT,/amq/queue/q"
-            .to_owned());
+    let parts: Vec<&str> = text.splitn(4, ',').collect();
+    let (name, url, queue, protocol) = match parts[..] {
+        [name, url, queue] => (name, url, queue, None),
+        [name, url, queue, protocol] => (name, url, queue, Some(Protocol::from_str(protocol, true)?)),
+        _ => {
+            return Err(
+                "a name, the broker's URL and a queue's address: rabbitmq,amqp://HOST:PORT,/amq/queue/q"
+                    .to_owned(),
+            );
+        }
     };
-    Ok(Peer { name: name.to_owned(), url: url.parse()?, queue: queue.to_owned() })
+    let (name, queue) = (name.to_owned(), queue.to_owned());
+    Ok(Peer { name, url: url.parse()?, queue, protocol, group: None })
 }
 
 fn fraction(text: &str) -> Result<f64, String> {
@@ -535,7 +583,10 @@ mod tests {
 
     fn parse(line: &str) -> Result<Workload, clap::Error> {
         let words = std::iter::once("corelane-bench").chain(line.split_whitespace());
-        Options::try_parse_from(words).map(|options| options.workload)
+        Options::try_parse_from(words).map(|options| match options.command {
+            Command::Workload(workload) => *workload,
+            Command::Compare(_) => panic!("{line} is no workload"),
+        })
     }
 
     fn cases(workload: &Workload) -> Vec<(usize, Settle)> {
@@ -577,8 +628,9 @@ mod tests {
     #[test]
     fn a_peer_is_named_with_its_queue() {
         let line = "durable --peer classic,amqp://a:b@h:1,/amq/queue/q --peer other,h:2,q";
-        let Workload::Durable(options) = parse(line).unwrap() else { panic!() };
-        let told: Vec<_> = options
+        let workload = parse(line).unwrap();
+        let told: Vec<_> = workload
+            .common()
             .peers
             .iter()
             .map(|peer| (peer.name.as_str(), peer.url.port, peer.queue.as_str()))

@@ -8,6 +8,7 @@ use crate::backlog::Summary;
 use crate::options::{BacklogOptions, Case};
 use crate::quantity::show_size;
 use crate::rounds::{Spread, Verdict};
+use crate::sample::Latencies;
 use crate::traffic::Settle;
 
 /// One line of a report. Times are microseconds, rates messages a second; what was not measured is null.
@@ -70,6 +71,10 @@ pub struct Row {
     pub ratio_peer: Option<f64>,
     pub ratio_peer_min: Option<f64>,
     pub ratio_peer_max: Option<f64>,
+    /// Our p50 in its p50.
+    pub ratio_peer_p50: Option<f64>,
+    pub ratio_peer_p50_min: Option<f64>,
+    pub ratio_peer_p50_max: Option<f64>,
     /// Processor time of the broker a message, and the share of its core that it took.
     pub broker_cpu_us: Option<f64>,
     pub broker_busy: Option<f64>,
@@ -118,6 +123,11 @@ pub struct Row {
     pub delivered: u64,
     pub duplicated: u64,
     pub lost: u64,
+    /// For charts.
+    #[serde(skip)]
+    pub latencies: Latencies,
+    #[serde(skip)]
+    pub echo_latencies: Latencies,
 }
 
 /// What a row is about.
@@ -154,14 +164,7 @@ impl Row {
             echo_p50_us: verdict.echo_latencies.percentile_us(50.0).map(round),
             relay_rate_per_s: middle(verdict.relay_rate_per_s),
             void: void(verdict),
-            lag_p50_us: verdict.lag.percentile_us(50.0).map(round),
-            lag_p99_us: verdict.lag.percentile_us(99.0).map(round),
             max_us: percentile(100.0),
-            ratio_base: middle(verdict.ratio_base),
-            ratio_base_min: low(verdict.ratio_base),
-            ratio_base_max: high(verdict.ratio_base),
-            ratio_base_cpu: middle(verdict.ratio_base_cpu),
-            bytes_each: middle(verdict.bytes_each),
             peer: (subject.broker != OURS).then(|| subject.broker.to_owned()),
             confirm_p50_us: percentile(50.0).filter(|_| subject.workload == "durable"),
             settle: subject.settle.name(),
@@ -194,6 +197,9 @@ impl Row {
             ratio_peer: middle(verdict.ratio_peer),
             ratio_peer_min: low(verdict.ratio_peer),
             ratio_peer_max: high(verdict.ratio_peer),
+            ratio_peer_p50: middle(verdict.ratio_peer_latency),
+            ratio_peer_p50_min: low(verdict.ratio_peer_latency),
+            ratio_peer_p50_max: high(verdict.ratio_peer_latency),
             broker_cpu_us: middle(verdict.cpu_us),
             broker_busy: middle(verdict.busy),
             ratio_relay_cpu: middle(verdict.ratio_relay_cpu),
@@ -202,6 +208,23 @@ impl Row {
             delivered: counts.delivered,
             duplicated: counts.duplicated,
             lost: counts.lost,
+            ..Row::beside(verdict)
+        }
+    }
+
+    /// What only some workloads have.
+    fn beside(verdict: &Verdict) -> Row {
+        let base = verdict.ratio_base;
+        Row {
+            lag_p50_us: verdict.lag.percentile_us(50.0).map(round),
+            lag_p99_us: verdict.lag.percentile_us(99.0).map(round),
+            ratio_base: base.map(|spread| round(spread.median)),
+            ratio_base_min: base.map(|spread| round(spread.min)),
+            ratio_base_max: base.map(|spread| round(spread.max)),
+            ratio_base_cpu: verdict.ratio_base_cpu.map(|spread| round(spread.median)),
+            bytes_each: verdict.bytes_each.map(|spread| round(spread.median)),
+            latencies: verdict.latencies.clone(),
+            echo_latencies: verdict.echo_latencies.clone(),
             ..Row::default()
         }
     }
@@ -287,10 +310,27 @@ pub fn table(rows: &[Row]) -> String {
     };
     let mut lines = vec![head()];
     lines.extend(rows.iter().map(line));
+    let is_durable = rows.first().is_some_and(|row| row.workload == "durable");
+    if !is_durable && rows.iter().any(|row| row.peer.is_some()) {
+        let brokers = std::iter::once("broker").chain(rows.iter().map(|row| row.broker.as_str()));
+        lines.iter_mut().zip(brokers).for_each(|(line, broker)| line.insert(1, broker.to_owned()));
+    }
     let mut text = align(&lines);
+    for row in rows.iter().filter(|row| row.peer.is_some() && row.workload != "durable") {
+        let _ = writeln!(
+            text,
+            "{} {} {}: ours has its rate times {}, its p50 times {}",
+            row.broker,
+            show_size(row.size),
+            row.settle,
+            show_ratio(row, row.ratio_peer, row.ratio_peer_min, row.ratio_peer_max),
+            show_ratio(row, row.ratio_peer_p50, row.ratio_peer_p50_min, row.ratio_peer_p50_max)
+        );
+    }
     for row in rows {
         if let Some(reason) = &row.void {
-            let _ = writeln!(text, "void: {} {}: {reason}", show_size(row.size), row.settle);
+            let broker = row.peer.as_ref().map(|peer| format!("{peer} ")).unwrap_or_default();
+            let _ = writeln!(text, "void: {broker}{} {}: {reason}", show_size(row.size), row.settle);
         }
     }
     text
@@ -445,7 +485,7 @@ fn heads(first: &[&str], rest: &[&str]) -> Vec<String> {
     first.iter().chain(rest).map(|name| (*name).to_owned()).collect()
 }
 
-fn show_us(us: Option<f64>) -> String {
+pub(crate) fn show_us(us: Option<f64>) -> String {
     match us {
         None => NONE.to_owned(),
         Some(us) if us < 10.0 => format!("{us:.2}"),
@@ -455,7 +495,7 @@ fn show_us(us: Option<f64>) -> String {
 }
 
 /// With thin groups of three.
-fn show_count(count: Option<f64>) -> String {
+pub(crate) fn show_count(count: Option<f64>) -> String {
     let Some(count) = count else { return NONE.to_owned() };
     let digits = format!("{count:.0}");
     let mut text = String::new();
@@ -472,9 +512,16 @@ fn show_ratio(row: &Row, median: Option<f64>, min: Option<f64>, max: Option<f64>
     match (&row.void, median, min.zip(max)) {
         (Some(_), _, _) => "void".to_owned(),
         (None, None, _) => NONE.to_owned(),
-        (None, Some(median), None) => format!("{median:.2}"),
-        (None, Some(median), Some((min, max))) => format!("{median:.2} ({min:.2}-{max:.2})"),
+        (None, Some(median), None) => show_factor(median),
+        (None, Some(median), Some((min, max))) => {
+            format!("{} ({}-{})", show_factor(median), show_factor(min), show_factor(max))
+        }
     }
+}
+
+/// Small ones with as many digits that say something.
+pub(crate) fn show_factor(factor: f64) -> String {
+    if factor < 0.1 { format!("{factor:.4}") } else { format!("{factor:.2}") }
 }
 
 fn show_rounds(row: &Row) -> String {

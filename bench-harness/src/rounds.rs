@@ -64,6 +64,8 @@ pub struct Verdict {
     pub bytes_per_byte: Option<Spread>,
     /// Of a peer: our rate in its rate.
     pub ratio_peer: Option<Spread>,
+    /// The same of median latencies.
+    pub ratio_peer_latency: Option<Spread>,
     /// Processor time of the broker a message.
     pub cpu_us: Option<Spread>,
     /// The same in that of the relay. It holds on a machine that others use, too.
@@ -153,23 +155,26 @@ impl Spread {
 impl Verdict {
     /// What the rounds say of one of the other brokers.
     pub fn of_peer(rounds: &[Round], peer: usize) -> Verdict {
-        let ratio = |round: &Round| Some(round.ours.rate_per_s()? / round.peers.get(peer)?.rate_per_s()?);
+        let ratio = |round: &&Round| Some(round.ours.rate_per_s()? / round.peers.get(peer)?.rate_per_s()?);
         let of_it = |round: &Round| Round {
             ours: round.peers.get(peer).cloned().unwrap_or_default(),
             echo: round.echo.clone(),
             ..Round::default()
         };
-        let ratio_peer = Spread::of(rounds.iter().filter_map(ratio));
-        Verdict { ratio_peer, ..Verdict::of(&rounds.iter().map(of_it).collect::<Vec<_>>()) }
+        let ratio_latency = |round: &&Round| {
+            let theirs = round.peers.get(peer)?.latencies.percentile_us(50.0)?;
+            Some(round.ours.latencies.percentile_us(50.0)? / theirs)
+        };
+        // Rounds that are dropped for ours are no comparison.
+        let kept = kept(rounds);
+        let ratio_peer = Spread::of(kept.iter().filter_map(ratio));
+        let ratio_peer_latency = Spread::of(kept.iter().filter_map(ratio_latency));
+        let verdict = Verdict::of(&rounds.iter().map(of_it).collect::<Vec<_>>());
+        Verdict { ratio_peer, ratio_peer_latency, ..verdict }
     }
 
     pub fn of(rounds: &[Round]) -> Verdict {
-        let echo = median_echo_us(rounds);
-        let is_kept = |round: &&Round| match (echo, round.echo_us(50.0)) {
-            (Some(echo), Some(us)) => (us - echo).abs() <= ECHO_OFF_MAX * echo,
-            (_, _) => true,
-        };
-        let kept: Vec<&Round> = rounds.iter().filter(is_kept).collect();
+        let kept = kept(rounds);
         let spread =
             |figure: fn(&Round) -> Option<f64>| Spread::of(kept.iter().filter_map(|round| figure(round)));
         let mut verdict = Verdict {
@@ -217,6 +222,16 @@ impl Verdict {
         }
         verdict
     }
+}
+
+/// Those whose echo was not disturbed.
+fn kept(rounds: &[Round]) -> Vec<&Round> {
+    let echo = median_echo_us(rounds);
+    let is_kept = |round: &&Round| match (echo, round.echo_us(50.0)) {
+        (Some(echo), Some(us)) => (us - echo).abs() <= ECHO_OFF_MAX * echo,
+        (_, _) => true,
+    };
+    rounds.iter().filter(is_kept).collect()
 }
 
 /// An echo that one of the rounds had, so that never all are dropped: of two in the middle the faster, less disturbed one.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::backlog::{self, Backlog, Summary};
 use crate::clock::{Clock, Phase, Timing};
-use crate::cores::{Cores, pin};
+use crate::cores::{Cores, Unpin, pin};
 use crate::error::BenchError;
 use crate::journal::JournalUse;
 use crate::options::{BacklogOptions, Case, CommonOptions, DurableOptions, Workload};
@@ -21,7 +21,7 @@ use crate::sample::Sample;
 use crate::subject::{Keeping, Launch, Role, Running, program_beside_us};
 use crate::traffic::Flow;
 use crate::url::Url;
-use crate::{disk, durable, pingpong, records, saturate, yardstick};
+use crate::{disk, durable, pingpong, records, saturate, subject, yardstick};
 
 /// How long nothing may arrive until it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,6 +39,7 @@ pub struct Bench<'a> {
     pub(crate) void: Option<String>,
     /// Tells the messages of each measurement from all others.
     run: u16,
+    _unpin: Unpin,
 }
 
 impl<'a> Bench<'a> {
@@ -46,6 +47,7 @@ impl<'a> Bench<'a> {
     pub fn new(workload: &'a Workload) -> Result<Bench<'a>, BenchError> {
         let common = workload.common();
         let cores = Cores::choose(common.broker_core, common.generator_core)?;
+        let unpin = Unpin::later()?;
         pin(cores.generator)?;
         let program = common.corelane.clone().unwrap_or_else(program_beside_us);
         let keeping = keeping(workload)?;
@@ -53,8 +55,8 @@ impl<'a> Bench<'a> {
         let progress = Progress::new(common.quiet);
         let void = common.url.is_none() && cores.shared();
         let void = void.then(|| format!("broker and generator share core {}", cores.broker));
-        let mut bench =
-            Bench { workload, progress, launch, has_yardsticks: false, void, run: std::process::id() as u16 };
+        let run = std::process::id() as u16;
+        let mut bench = Bench { workload, progress, launch, has_yardsticks: false, void, run, _unpin: unpin };
         bench.has_yardsticks = bench.can_compare(common);
         if cfg!(debug_assertions) {
             bench.progress.note("this is a debug build; measure with `cargo build --release`");
@@ -99,10 +101,11 @@ impl<'a> Bench<'a> {
         let verdict = Verdict::of(&rounds);
         let mut rows = vec![Row::new(&subject, &verdict)];
         records::keep(common.out.as_deref(), &rows[0], &verdict)?;
-        for (index, peer) in self.workload.peers().iter().enumerate() {
+        for (index, peer) in common.peers.iter().enumerate() {
             let subject = Subject { broker: &peer.name, ..subject };
             let verdict = Verdict::of_peer(&rounds, index);
-            let row = Row::new(&subject, &verdict);
+            let mut row = Row::new(&subject, &verdict);
+            row.protocol = peer.protocol.unwrap_or(common.protocol).name();
             records::keep(common.out.as_deref(), &row, &verdict)?;
             rows.push(row);
         }
@@ -150,6 +153,8 @@ impl<'a> Bench<'a> {
         })?;
         self.progress.step(&format!("{label}: broker"));
         let ours = self.broker(flow, connections)?;
+        let peers =
+            self.peers(label, flow, |url, flow| self.load(url, flow, connections, &mut Meter::new(None)))?;
         let relay = self.yardstick(&format!("{label}: relay"), Role::Relay, |address, watch| {
             yardstick::relay(address, size, window, &relay_timing, watch)
         })?;
@@ -161,7 +166,7 @@ impl<'a> Bench<'a> {
             }
             false => None,
         };
-        Ok(Round { ours, echo, relay, relay_latency, ..Round::default() })
+        Ok(Round { ours, echo, relay, relay_latency, peers, ..Round::default() })
     }
 
     /// Echo, broker, others beside it, and bare disk. How large a write is, and for how many messages, is what the broker's were in this round.
@@ -182,13 +187,8 @@ impl<'a> Bench<'a> {
             let (sample, journal) = durable::run(url, flow, queues.into(), &self.timing(), &mut watch)?;
             Ok((Sample { cpu: meter.used(), ..sample }, journal))
         })?;
-        let mut peers = Vec::new();
-        for peer in &options.peers {
-            self.progress.step(&format!("{label}: {}", peer.name));
-            let flow = Flow { queue: peer.queue.clone(), ..flow.clone() };
-            let measured = durable::run(&peer.url, &flow, queues.into(), &self.timing(), &mut |_| {});
-            peers.push(measured?.0);
-        }
+        let peers = self
+            .peers(label, flow, |url, flow| durable::run_unasked(url, flow, queues.into(), &self.timing()))?;
         self.progress.step(&format!("{label}: disk"));
         let usual = journal.as_ref().and_then(JournalUse::write_bytes);
         let disk = match (&self.launch.keeping, &journal, usual) {
@@ -292,6 +292,27 @@ impl<'a> Bench<'a> {
         let mut running = launch.start(Role::Broker)?;
         let sample = saturate::run(&Url::local(running.address), &flow, 1, 1, &self.timing(), &mut |_| {});
         sample.map_err(|error| running.explain(error))
+    }
+
+    /// Measures each of the other brokers; those that are not at their turn stand still, if we may stop them.
+    pub(crate) fn peers(
+        &self,
+        label: &str,
+        flow: &Flow,
+        mut measure: impl FnMut(&Url, &Flow) -> Result<Sample, BenchError>,
+    ) -> Result<Vec<Sample>, BenchError> {
+        let common = self.workload.common();
+        let mut samples = Vec::with_capacity(common.peers.len());
+        for peer in &common.peers {
+            self.progress.step(&format!("{label}: {}", peer.name));
+            let protocol = peer.protocol.unwrap_or(flow.protocol);
+            let flow = Flow { queue: peer.queue.clone(), protocol, ..flow.clone() };
+            subject::let_run(peer.group, true);
+            let measured = measure(&peer.url, &flow);
+            subject::let_run(peer.group, false);
+            samples.push(measured?);
+        }
+        Ok(samples)
     }
 
     pub(crate) fn yardstick(
@@ -413,7 +434,7 @@ pub(crate) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    fn new(running: Option<&'a Running>) -> Self {
+    pub(crate) fn new(running: Option<&'a Running>) -> Self {
         Meter { running, before: None, after: None }
     }
 

@@ -32,7 +32,7 @@ impl Bench<'_> {
     pub(crate) fn scene_rows(&mut self, case: &Case) -> Result<Vec<Row>, BenchError> {
         match self.workload.scene(case) {
             Some((options, _)) if options.find_knee => self.knee_rows(case),
-            Some(_) | None => Ok(vec![self.scene_row(case)?]),
+            Some(_) | None => self.scene_rows_of(case),
         }
     }
 
@@ -47,7 +47,8 @@ impl Bench<'_> {
         let mut bisections = 0;
         for _ in 0..KNEE_DOUBLINGS_MAX + KNEE_BISECTIONS {
             let profile = Some(Profile { rates: vec![rate], arrivals });
-            let row = self.scene_row(&Case { profile, ..case.clone() })?;
+            let mut of_rate = self.scene_rows_of(&Case { profile, ..case.clone() })?;
+            let row = of_rate.swap_remove(0);
             let floor = *floor_us.get_or_insert(row.p99_us.unwrap_or(f64::MAX));
             let came = row.rate_per_s.unwrap_or(0.0) / (rate * f64::from(self.copies(case)));
             let is_good = row.void.is_none()
@@ -80,11 +81,12 @@ impl Bench<'_> {
         }
     }
 
-    fn scene_row(&mut self, case: &Case) -> Result<Row, BenchError> {
+    /// Ours, and each of the other brokers.
+    fn scene_rows_of(&mut self, case: &Case) -> Result<Vec<Row>, BenchError> {
         let common = self.workload.common();
         let (workload, window) = (self.workload.name(), self.workload.window(case));
         let scene = self.workload.scene(case);
-        let mut impossible =
+        let impossible =
             scene.and_then(|(_, kind)| scenes::impossible(kind, common.protocol)).map(str::to_owned);
         let mut rounds = Vec::new();
         for number in 1..=common.rounds {
@@ -109,19 +111,30 @@ impl Bench<'_> {
             }
         }
         self.progress.end();
-        let verdict = Verdict::of(&rounds);
-        let mut row = Row::new(&self.subject(case, window), &verdict);
-        if let Some(profile) = &case.profile {
-            row.rates_asked.clone_from(&profile.rates);
-            row.arrivals = Some(match profile.arrivals {
-                Arrivals::Fixed => "fixed",
-                Arrivals::Poisson => "poisson",
-            });
+        let subject = self.subject(case, window);
+        let ours = Verdict::of(&rounds);
+        let mut told = vec![(Row::new(&subject, &ours), ours)];
+        for (index, peer) in common.peers.iter().enumerate() {
+            let verdict = Verdict::of_peer(&rounds, index);
+            let protocol = peer.protocol.unwrap_or(common.protocol).name();
+            let subject = Subject { broker: &peer.name, protocol, ..subject };
+            told.push((Row::new(&subject, &verdict), verdict));
         }
-        (row.count, row.churn) = (case.count, case.churn.map(operations::Churn::name));
-        row.void = impossible.take().or(row.void).or_else(|| self.void.clone());
-        records::keep(common.out.as_deref(), &row, &verdict)?;
-        Ok(row)
+        let mut rows = Vec::with_capacity(told.len());
+        for (mut row, verdict) in told {
+            if let Some(profile) = &case.profile {
+                row.rates_asked.clone_from(&profile.rates);
+                row.arrivals = Some(match profile.arrivals {
+                    Arrivals::Fixed => "fixed",
+                    Arrivals::Poisson => "poisson",
+                });
+            }
+            (row.count, row.churn) = (case.count, case.churn.map(operations::Churn::name));
+            row.void = impossible.clone().or(row.void).or_else(|| self.void.clone());
+            records::keep(common.out.as_deref(), &row, &verdict)?;
+            rows.push(row);
+        }
+        Ok(rows)
     }
 
     fn subject<'s>(&self, case: &Case, window: u32) -> Subject<'s> {
@@ -159,7 +172,11 @@ impl Bench<'_> {
             Some((options, kind)) => self.play(url, flow, kind, options, case, meter),
             None => self.operate(url, flow, case, meter),
         })?;
-        Ok(Round { ours, echo, base, ..Round::default() })
+        let peers = self.peers(label, flow, |url, flow| match scene {
+            Some((options, kind)) => self.play(url, flow, kind, options, case, &mut Meter::new(None)),
+            None => self.operate(url, flow, case, &mut Meter::new(None)),
+        })?;
+        Ok(Round { ours, echo, base, peers, ..Round::default() })
     }
 
     fn play(

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::cores::{Cores, pin};
 use crate::disk::{Folder, Syncing};
@@ -266,6 +266,13 @@ impl Drop for Running {
             let _ = self.child.wait();
         }
         let _ = fs::remove_file(&self.log);
+    }
+}
+
+/// Lets a process group go on, or stand still. A group that has gone is no matter here: its broker will be missed.
+pub fn let_run(group: Option<i32>, goes_on: bool) {
+    if let Some(group) = group.and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, if goes_on { Signal::CONT } else { Signal::STOP });
     }
 }
 
