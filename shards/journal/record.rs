@@ -96,7 +96,7 @@ pub struct Details {
     pub deaths: Bytes,
     /// What outcomes added to it. Opaque here.
     pub annotations: Bytes,
-    /// Where it was before it came here from another shard: it is not there any more.
+    /// Where it was before it came here from another shard: it is not there any more, as long as it is here.
     pub origin: Option<Origin>,
     /// It exists if this transaction is committed.
     pub transaction: Option<TransactionName>,

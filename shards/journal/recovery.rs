@@ -60,7 +60,8 @@ pub struct Transaction {
 pub struct Recovery {
     messages: Vec<LiveMessage>,
     transaction_names: Vec<TransactionName>,
-    arrived: Vec<Origin>,
+    /// Uid and place of messages that have come from other shards, with where they were.
+    arrived: Vec<(u64, u64, Origin)>,
     removed: Vec<(u64, Places)>,
     returned: Vec<LastReturn>,
     queues: BTreeMap<u64, (Position, Queue)>,
@@ -90,7 +91,8 @@ pub struct Recovered {
     /// Those that are open, were decided here, or both.
     pub transactions: BTreeMap<TransactionName, Transaction>,
     transaction_names: Vec<TransactionName>,
-    /// Where messages were that have come here from other shards, also those that are gone since: they are not there any more.
+    /// Where messages were that have come here from other shards and are here: they are not there any more. What is gone since says
+    /// nothing of that: either it was gone where it was before anyone had it here, or it was not to come after all.
     pub arrived: Vec<Origin>,
     /// The highest number of a start; 0 if there was none.
     pub boot: u32,
@@ -183,6 +185,7 @@ impl Recovery {
         let newest = found.first().copied();
         self.copies();
         self.subtract();
+        let arrived = self.arrived_and_here();
         let mut segments = Segments::found(found);
         self.reckon(&mut segments);
         let next_segment = newest_file.max(newest.map_or(0, |(header, _)| header.segment)) + 1;
@@ -201,7 +204,7 @@ impl Recovery {
             returned: self.returned,
             transactions: self.transactions,
             transaction_names: self.transaction_names,
-            arrived: self.arrived,
+            arrived,
             boot: self.boot,
             sequence_end,
             uid_end,
@@ -242,7 +245,7 @@ impl Recovery {
         self.used(uid, place);
         let transaction = details.and_then(|details| {
             let Details { transaction, origin, .. } = *details;
-            self.arrived.extend(origin);
+            self.arrived.extend(origin.map(|origin| (uid, place, origin)));
             transaction
         });
         let transaction = transaction.map_or(0, |name| {
@@ -345,6 +348,14 @@ impl Recovery {
                 _ => false,
             }
         });
+    }
+
+    /// Where the messages were that are here and have come from other shards.
+    fn arrived_and_here(&self) -> Vec<Origin> {
+        let is_here = |(uid, place, _): &&(u64, u64, Origin)| {
+            self.messages.binary_search_by_key(&(*uid, *place), |it| (it.uid, it.place)).is_ok()
+        };
+        self.arrived.iter().filter(is_here).map(|(.., origin)| *origin).collect()
     }
 
     /// What is valid in each segment, and what it says about others.

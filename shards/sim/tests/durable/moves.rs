@@ -186,6 +186,38 @@ fn what_an_operator_moves_is_in_one_queue_whenever_the_broker_crashes() {
     }
 }
 
+/// A consumer takes it where it is while it is on its way, so it stays there, and its copy is dropped: that says nothing after a crash.
+#[test]
+fn what_a_consumer_takes_while_it_moves_to_another_shard_stays_where_it_was() {
+    let (source, target) = names(true);
+    let mut stayed = 0;
+    for steps in 0..300 {
+        let mut stage = Stage::new(2, 1);
+        stage.send(&source, &["1"]);
+        stage.send(&target, &["0"]);
+        let receiver = stage.receiver(&source);
+        let mut operator = Operator::new(&mut stage.world, 0);
+        let to = [("to", Value::String(&target))];
+        let number = operator.send(&mut stage.world, "MOVE", ("queue", &source), &to, &[]);
+        for _ in 0..steps {
+            stage.world.tick();
+        }
+        let mut answers = operator.answers(&stage.world);
+        let received = stage.receive(receiver, 1);
+        answers.extend(operator.answers(&stage.world));
+        let answer = answers.iter().find(|answer| answer.number == number).expect("it was answered");
+        for received in &received {
+            assert_eq!((answer.status, &*answer.at("count")), (200, "0"), "it is with its consumer");
+            stage.settle(received, &DeliveryState::Released);
+        }
+        stayed += received.len();
+        stage.crash();
+        let (there, moved) = both(&mut stage, &source, &target);
+        assert_eq!((there.len(), moved.len()), (received.len(), 2 - received.len()), "{there:?} {moved:?}");
+    }
+    assert!(stayed > 0);
+}
+
 /// What has left one queue for another and is taken there does not come back, however long the first one's disk takes to hear of it.
 #[test]
 fn nobody_has_what_moves_to_another_shard_before_it_is_gone_where_it_was() {
