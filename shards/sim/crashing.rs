@@ -12,7 +12,9 @@ use corelane_wire::amqp10::{DeliveryState, Encode, Header, Modified, Outcome, Se
 
 use crate::backing_up::BackingUp;
 use crate::client::{ReceiverOptions, SenderOptions};
+use crate::crash_report::CrashReport;
 use crate::disk::{Disk, DiskSetup};
+use crate::managing::Managing;
 use crate::promises::{Contents, Copy, Fate, Node, Promises, Sent, Settled, Transaction};
 use crate::random::Random;
 use crate::restart::Restart;
@@ -34,42 +36,8 @@ pub struct CrashOptions {
     pub crash_at: Option<u64>,
     /// Backups are made meanwhile, and each is to hold what a crash would have left.
     pub backups: bool,
-}
-
-/// What a run was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CrashReport {
-    pub events: u64,
-    pub crashes: u64,
-    pub stops: u64,
-    pub messages: u64,
-    pub deliveries: u64,
-    /// Copies that had to be there after a crash, and were.
-    pub kept: u64,
-    pub transactions: u64,
-    /// Disks that failed, or were full.
-    pub faults: u64,
-    /// Backups that were made and judged.
-    pub backups: u64,
-    /// Pieces of the journal that were read for messages that had left memory.
-    pub reads: u64,
-    pub trace: u64,
-}
-
-impl CrashReport {
-    pub fn add(&mut self, other: &CrashReport) {
-        self.events += other.events;
-        self.crashes += other.crashes;
-        self.stops += other.stops;
-        self.messages += other.messages;
-        self.deliveries += other.deliveries;
-        self.kept += other.kept;
-        self.transactions += other.transactions;
-        self.faults += other.faults;
-        self.backups += other.backups;
-        self.reads += other.reads;
-        self.trace = self.trace.rotate_left(1) ^ other.trace;
-    }
+    /// An operator is at work, some queues deliver what is synced, and in the end a bit turns.
+    pub operates: bool,
 }
 
 thread_local! {
@@ -87,13 +55,15 @@ pub struct Crashing {
     pub(crate) world: World,
     random: Random,
     pub(crate) promises: Promises,
-    /// The last nodes are subscriptions.
-    queue_count: usize,
+    /// The last nodes are subscriptions, and one to which an operator moves messages.
+    pub(crate) queue_count: usize,
+    pub(crate) moves_to: Option<usize>,
     peers: Vec<Peer>,
     /// Actions in a hundred steps.
     actions_percent: usize,
     crash_in: usize,
     pub(crate) backup: BackingUp,
+    pub(crate) managing: Managing,
     pub(crate) report: CrashReport,
 }
 
@@ -153,30 +123,18 @@ impl Crashing {
             latency_us_max,
         };
         let goes_far = random.one_in(2);
-        let mut nodes: Vec<Node> = Vec::new();
-        let mut rules = Vec::new();
-        for shard in 0..shards {
-            let names: Vec<String> = names_homed_at(shard, shards).take(3).collect();
-            // On this shard or on the next one.
-            let dead_at = if goes_far { (shard + 1) % shards } else { shard };
-            let dead = 3 * dead_at + 2;
-            let dead_name = names_homed_at(dead_at, shards).nth(2).expect("there are many");
-            rules.push(DestinationRule {
-                pattern: names[0].clone(),
-                dead_letter: Some(dead_name.as_str().into()),
-                ..DestinationRule::default()
-            });
-            rules.push(DestinationRule {
-                pattern: names[1].clone(),
-                priorities: Some(true),
-                ..DestinationRule::default()
-            });
-            for (n, name) in names.into_iter().enumerate() {
-                nodes.push(Node { name, dead_letter: (n == 0).then_some(dead) });
+        let (mut nodes, mut rules) = queues(shards, goes_far);
+        let queue_count = nodes.len();
+        nodes.extend((0..2).map(|n| Node::new(format!("sub{n}"))));
+        let mut managing = Managing::new(options.seed);
+        let moves_to = options.operates.then_some(nodes.len());
+        if options.operates {
+            nodes.push(Node::new("moved".to_owned()));
+            for rule in rules.iter_mut().filter(|_| managing.random.one_in(4)) {
+                rule.deliver_after_sync = Some(true);
+                nodes.iter_mut().filter(|node| node.name == rule.pattern).for_each(|node| node.waits = true);
             }
         }
-        let queue_count = nodes.len();
-        nodes.extend((0..2).map(|n| Node { name: format!("sub{n}"), dead_letter: None }));
         let setup = Setup {
             rules,
             disk: Some(disk),
@@ -193,8 +151,10 @@ impl Crashing {
             random,
             promises: Promises { nodes, ..Promises::default() },
             queue_count,
+            moves_to,
             peers: Vec::new(),
             backup: BackingUp::new(options.seed),
+            managing,
             report: CrashReport::default(),
             options,
         };
@@ -217,6 +177,9 @@ impl Crashing {
             }
             if self.options.backups {
                 self.back_up();
+            }
+            if self.options.operates {
+                self.manage();
             }
             let was_idle = self.random.below(100) >= self.actions_percent && !self.tick();
             if was_idle {
@@ -241,7 +204,7 @@ impl Crashing {
     /// Durable subscriptions, which are there from the beginning.
     fn subscribe(&mut self) {
         let peer = self.connect();
-        for node in self.queue_count..self.promises.nodes.len() {
+        for node in self.queue_count..self.queue_count + 2 {
             self.attach_receiver(peer, node);
         }
         self.rest();
@@ -332,7 +295,8 @@ impl Crashing {
         for (link, delivery, message, first, failed) in received {
             let of_link = self.peers[peer].receivers.iter().find(|(receiver, _)| *receiver == link);
             let node = of_link.expect("it was attached").1;
-            self.promises.deliver(self.world.now, (message, node), first, failed);
+            let is_sound = !self.world.disks.iter().any(Disk::is_failed);
+            self.promises.deliver((self.world.now, is_sound), (message, node), first, failed);
             self.peers[peer].held.push(Held { link, delivery, message, node });
         }
     }
@@ -449,7 +413,8 @@ impl Crashing {
         let name = self.link_name(peer);
         let client = &mut self.world.clients[self.peers[peer].client];
         let node_name = &self.promises.nodes[node].name;
-        let link = if node < self.queue_count {
+        self.managing.touch(node);
+        let link = if node < self.queue_count || Some(node) == self.moves_to {
             client.attach_receiver(&name, node_name, &ReceiverOptions::default())
         } else {
             let capabilities = vec!["topic", "shared", "global"];
@@ -495,7 +460,7 @@ impl Crashing {
         };
         let to = match target {
             Target::Node(node) => vec![node],
-            Target::Topic => (self.queue_count..self.promises.nodes.len()).collect(),
+            Target::Topic => (self.queue_count..self.queue_count + 2).collect(),
         };
         self.promises.messages.push(Sent {
             to,
@@ -506,6 +471,11 @@ impl Crashing {
             transaction: transaction.map(|(_, ours)| ours),
             is_past: false,
         });
+        if let Target::Node(node) = target
+            && self.promises.nodes[node].purges > 0
+        {
+            self.promises.copies.entry((number, node)).or_default().may_be_deleted = true;
+        }
         if let Some((_, ours)) = transaction {
             self.promises.transactions[ours].posts.push(number);
         }
@@ -665,6 +635,7 @@ impl Crashing {
         let is_sound = self.is_sound();
         self.end_backup();
         self.world.crash();
+        self.managing.lose();
         self.promises.all_lost(is_sound);
         if self.random.one_in(3) {
             self.pass();
@@ -731,11 +702,42 @@ impl Crashing {
         if !self.is_sound() {
             return;
         }
+        if self.options.operates {
+            self.rot();
+        }
         self.report.crashes += 1;
         self.start_again(false);
         let left = contents(&self.world, &self.promises.nodes);
         assert!(left.iter().all(Vec::is_empty), "everything was taken, and is there: {left:?}");
     }
+}
+
+/// Three queues a shard, with their rules: one with dead letters, which go to a third one on this shard or on the next one, and one with
+/// priorities.
+fn queues(shards: usize, goes_far: bool) -> (Vec<Node>, Vec<DestinationRule>) {
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut rules = Vec::new();
+    for shard in 0..shards {
+        let names: Vec<String> = names_homed_at(shard, shards).take(3).collect();
+        // On this shard or on the next one.
+        let dead_at = if goes_far { (shard + 1) % shards } else { shard };
+        let dead = 3 * dead_at + 2;
+        let dead_name = names_homed_at(dead_at, shards).nth(2).expect("there are many");
+        rules.push(DestinationRule {
+            pattern: names[0].clone(),
+            dead_letter: Some(dead_name.as_str().into()),
+            ..DestinationRule::default()
+        });
+        rules.push(DestinationRule {
+            pattern: names[1].clone(),
+            priorities: Some(true),
+            ..DestinationRule::default()
+        });
+        for (n, name) in names.into_iter().enumerate() {
+            nodes.push(Node { dead_letter: (n == 0).then_some(dead), ..Node::new(name) });
+        }
+    }
+    (nodes, rules)
 }
 
 /// What is there after a start is what may and must be there.

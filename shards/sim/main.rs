@@ -106,7 +106,7 @@ fn crashes(arguments: &Arguments, seeds: Range<u64>, started: Instant) {
         };
         for crash_at in moments {
             let Arguments { events, shards, backups, .. } = *arguments;
-            let options = CrashOptions { seed, events, shards, crash_at, backups };
+            let options = CrashOptions { seed, events, shards, crash_at, backups, operates: true };
             let report = Crashing::new(options).run();
             if arguments.verbose {
                 println!("seed {seed}: {report:?}");

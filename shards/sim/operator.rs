@@ -42,13 +42,24 @@ impl Operator {
     /// Connects to this shard.
     pub fn new(world: &mut World, shard: usize) -> Operator {
         let client = world.connect(shard);
+        let operator = Operator::attach(world, client);
+        world.run();
+        operator
+    }
+
+    /// The same; nothing is waited for.
+    pub(crate) fn open(world: &mut World, shard: usize) -> Operator {
+        let client = world.open(shard);
+        Operator::attach(world, client)
+    }
+
+    fn attach(world: &mut World, client: usize) -> Operator {
         let receiver =
             world.clients[client].attach_receiver("answers", "$management", &ReceiverOptions::default());
         let sender =
             world.clients[client].attach_sender("requests", "$management", &SenderOptions::default());
         world.clients[client].accepts = true;
         world.clients[client].credit(receiver, 1_000_000);
-        world.run();
         Operator { client, sender, receiver, requests: 0, read: 0 }
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Copy {
     pub(crate) is_held: bool,
     /// The broker may not have heard how it was settled.
     pub(crate) is_unheard: bool,
+    /// An operator may have deleted it.
+    pub(crate) may_be_deleted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,18 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// Where what is rejected or expires goes.
     pub(crate) dead_letter: Option<usize>,
+    /// Where an operator may have moved its messages.
+    pub(crate) moved_to: Option<usize>,
+    /// Nobody gets a durable message before it is synced.
+    pub(crate) waits: bool,
+    /// Requests to delete its messages that are not answered: what was there before, or comes meanwhile, may be gone.
+    pub(crate) purges: u32,
+}
+
+impl Node {
+    pub(crate) fn new(name: String) -> Self {
+        Node { name, dead_letter: None, moved_to: None, waits: false, purges: 0 }
+    }
 }
 
 /// What is in a queue: number, failed deliveries.
@@ -107,7 +121,13 @@ impl Promises {
     }
 
     /// A message arrives at a client.
-    pub(crate) fn deliver(&mut self, now: u64, (message, node): (usize, usize), first: bool, failed: u32) {
+    pub(crate) fn deliver(
+        &mut self,
+        (now, is_sound): (u64, bool),
+        (message, node): (usize, usize),
+        first: bool,
+        failed: u32,
+    ) {
         self.deliveries += 1;
         let what = format!("{message} of {}", self.nodes[node].name);
         assert!(!self.is_unseen(message), "{what} is delivered before it is committed");
@@ -119,6 +139,12 @@ impl Promises {
             && self.transactions[transaction].fate == Fate::Commit
         {
             self.ended(transaction, false);
+        }
+        let sent = &mut self.messages[message];
+        if self.nodes[node].waits && is_sound && sent.durable && sent.transaction.is_none() {
+            // It would not have been shown before it was kept.
+            let is_alone = sent.to == [node] && !sent.is_past;
+            sent.answer = sent.answer.or(is_alone.then_some(true));
         }
         let copy = self.copies.entry((message, node)).or_default();
         let is_back = std::mem::take(&mut copy.is_unheard) || copy.settled == Settled::Rejected;
@@ -139,10 +165,13 @@ impl Promises {
     /// Whether a message may be in a queue at all: it was sent there, or has died on its way there.
     fn may_be_at(&self, now: u64, message: usize, node: usize) -> bool {
         let sent = &self.messages[message];
-        sent.to.contains(&node)
-            || sent.to.iter().any(|from| {
-                self.nodes[*from].dead_letter == Some(node) && self.may_have_died(now, message, *from)
-            })
+        sent.to.contains(&node) || sent.to.iter().any(|from| self.leads_to(now, message, *from) == Some(node))
+    }
+
+    /// Where a message may have gone from a queue: what has died, or what an operator moves.
+    fn leads_to(&self, now: u64, message: usize, from: usize) -> Option<usize> {
+        let node = &self.nodes[from];
+        node.moved_to.or(node.dead_letter.filter(|_| self.may_have_died(now, message, from)))
     }
 
     fn may_have_died(&self, now: u64, message: usize, node: usize) -> bool {
@@ -187,6 +216,8 @@ impl Promises {
 
     /// Everyone has gone, as the broker has. On disks that are not sound it may not have been written that it had started.
     pub(crate) fn all_lost(&mut self, is_sound: bool) {
+        // What was asked for and not answered is done by now, or never.
+        self.nodes.iter_mut().for_each(|node| node.purges = 0);
         for copy in self.copies.values_mut() {
             (copy.is_held, copy.is_unheard) = (false, false);
             if !is_sound {
@@ -217,8 +248,8 @@ impl Promises {
         );
         self.decide(now, &there);
         for (message, node) in &there {
-            let is_half = self.nodes[*node].dead_letter.is_some_and(|dead| there.contains(&(*message, dead)));
-            assert!(!is_half, "{message} is where it died, {}, and where it went", self.nodes[*node].name);
+            let is_half = self.onward(*node).is_some_and(|to| there.contains(&(*message, to)));
+            assert!(!is_half, "{message} is where it was, {}, and where it went", self.nodes[*node].name);
             self.check_there(now, *message, *node);
         }
         for (node, messages) in contents.iter().enumerate() {
@@ -239,7 +270,7 @@ impl Promises {
             for node in self.messages[message].to.clone() {
                 if self.must_be_there(now, message, node) {
                     let is_there =
-                        there.contains(&(message, node)) || self.is_dead_letter(&there, now, message, node);
+                        there.contains(&(message, node)) || self.has_gone_on(&there, now, message, node);
                     if is_there {
                         self.kept += 1;
                     } else {
@@ -248,25 +279,61 @@ impl Promises {
                 }
             }
         }
-        assert!(lacks.len() <= may_lack, "these are lost (number, queue): {lacks:?} of {:?}", self.nodes);
+        let known = |message: usize| {
+            let copies = self.copies.range((message, 0)..(message + 1, 0)).collect::<Vec<_>>();
+            format!("{message}: {:?} {copies:?}", self.messages[message])
+        };
+        let lost = || lacks.iter().map(|(message, _)| known(*message)).collect::<Vec<_>>();
+        assert!(
+            lacks.len() <= may_lack,
+            "these are lost (number, queue): {lacks:?} of {:?}: {:?}",
+            self.nodes,
+            lost()
+        );
         for (message, node) in lacks {
             self.copies.entry((message, node)).or_default().settled = Settled::ForGood;
         }
         self.forget_lost(&there);
     }
 
-    /// It has died, and is where it went, or was taken there.
-    fn is_dead_letter(
-        &self,
-        there: &BTreeSet<(usize, usize)>,
-        now: u64,
-        message: usize,
-        node: usize,
-    ) -> bool {
-        let Some(dead) = self.nodes[node].dead_letter else { return false };
+    fn onward(&self, node: usize) -> Option<usize> {
+        self.nodes[node].moved_to.or(self.nodes[node].dead_letter)
+    }
+
+    /// An operator asks that all messages of a queue be deleted, or has an answer.
+    pub(crate) fn purging(&mut self, node: usize) {
+        self.nodes[node].purges += 1;
+        for message in 0..self.messages.len() {
+            if self.messages[message].to.contains(&node) || self.copies.contains_key(&(message, node)) {
+                self.copies.entry((message, node)).or_default().may_be_deleted = true;
+            }
+        }
+    }
+
+    /// What is in a queue for certain and can be had by everyone: nobody has had it, nor will before it is asked for.
+    pub(crate) fn surely_at(&self, node: usize) -> Vec<usize> {
+        let is_sure = |message: &usize| {
+            let sent = &self.messages[*message];
+            let copy = self.copy(*message, node);
+            sent.to == [node]
+                && sent.answer == Some(true)
+                && (sent.expires_at, sent.transaction) == (None, None)
+                // One that is not kept may be hidden behind others that are.
+                && (sent.durable || !sent.is_past && !self.nodes[node].waits)
+                && copy.is_none_or(|copy| {
+                    (copy.delivered, copy.settled) == (0, Settled::No) && !copy.may_be_deleted
+                })
+        };
+        (0..self.messages.len()).filter(is_sure).collect()
+    }
+
+    /// It has gone on, and is where it went, or was taken there.
+    fn has_gone_on(&self, there: &BTreeSet<(usize, usize)>, now: u64, message: usize, node: usize) -> bool {
+        let Some(to) = self.leads_to(now, message, node) else { return false };
         let taken =
-            matches!(self.settled(message, dead), Settled::Accepted | Settled::ForGood | Settled::Rejected);
-        self.may_have_died(now, message, node) && (there.contains(&(message, dead)) || taken)
+            matches!(self.settled(message, to), Settled::Accepted | Settled::ForGood | Settled::Rejected);
+        let is_deleted = self.copy(message, to).is_some_and(|copy| copy.may_be_deleted);
+        there.contains(&(message, to)) || taken || is_deleted
     }
 
     fn must_be_there(&self, now: u64, message: usize, node: usize) -> bool {
@@ -277,7 +344,8 @@ impl Promises {
             Settled::Rejected => self.nodes[node].dead_letter.is_none(),
             Settled::In(_) | Settled::Accepted | Settled::ForGood => true,
         };
-        sent.durable && sent.answer == Some(true) && !is_over && !is_settled
+        let is_deleted = self.copy(message, node).is_some_and(|copy| copy.may_be_deleted);
+        sent.durable && sent.answer == Some(true) && !is_over && !is_settled && !is_deleted
     }
 
     fn check_there(&self, now: u64, message: usize, node: usize) {
@@ -321,11 +389,16 @@ impl Promises {
                 let sent = &self.messages[*message];
                 let is_over = sent.expires_at.is_some_and(|at| at <= now);
                 // If it is back, it may be gone all the same, but a dead letter is where it goes, or where it died.
-                let has_ended = match self.nodes[*node].dead_letter {
+                let is_deleted = self.copy(*message, *node).is_some_and(|copy| copy.may_be_deleted);
+                let has_ended = match self.onward(*node) {
+                    _ if is_deleted => true,
                     _ if !sent.to.contains(node) => {
                         sent.to.iter().any(|from| there.contains(&(*message, *from)))
                     }
-                    Some(_) => self.is_dead_letter(there, now, *message, *node),
+                    Some(_) => {
+                        self.has_gone_on(there, now, *message, *node)
+                            || is_over && self.nodes[*node].dead_letter.is_none()
+                    }
                     None => is_over,
                 };
                 sent.durable && sent.answer == Some(true) && !has_ended && !there.contains(&(*message, *node))
@@ -359,14 +432,15 @@ impl Promises {
             {
                 copy.settled = Settled::No;
             }
+            // It was not, as nobody does that any more.
+            copy.may_be_deleted &= !there.contains(key);
             // It was not synced either.
             copy.failed = copy.failed_for_good;
         }
         for message in 0..self.messages.len() {
             for node in self.messages[message].to.clone() {
-                let is_dead =
-                    self.nodes[node].dead_letter.is_some_and(|dead| there.contains(&(message, dead)));
-                if !there.contains(&(message, node)) && !is_dead {
+                let is_onward = self.onward(node).is_some_and(|to| there.contains(&(message, to)));
+                if !there.contains(&(message, node)) && !is_onward {
                     self.copies.entry((message, node)).or_default().settled = Settled::ForGood;
                 }
             }

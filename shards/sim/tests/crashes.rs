@@ -3,7 +3,8 @@
 use corelane_sim::{CrashOptions, CrashReport, Crashing};
 
 fn run(seed: u64, events: u64, crash_at: Option<u64>) -> CrashReport {
-    Crashing::new(CrashOptions { seed, events, shards: None, crash_at, backups: false }).run()
+    Crashing::new(CrashOptions { seed, events, shards: None, crash_at, backups: false, operates: false })
+        .run()
 }
 
 #[test]
@@ -32,7 +33,8 @@ fn a_backup_is_what_a_crash_would_have_left() {
     let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40);
     let mut backups = 0;
     for seed in 3000..3000 + seeds {
-        let options = CrashOptions { seed, events: 3_000, shards: None, crash_at: None, backups: true };
+        let options =
+            CrashOptions { seed, events: 3_000, shards: None, crash_at: None, backups: true, operates: true };
         backups += Crashing::new(options).run().backups;
     }
     assert!(backups > seeds, "{backups} backups");
@@ -57,4 +59,38 @@ fn what_was_taken_elsewhere_does_not_come_back_from_a_full_disk() {
     for seed in [231, 261] {
         run(seed, 6_000, None);
     }
+}
+
+/// A message is copied to another shard by an operator, a consumer takes it before it leaves, and the copy is dropped.
+#[test]
+fn what_did_not_move_to_another_shard_after_all_is_not_lost() {
+    for seed in [122, 196, 273] {
+        let options = CrashOptions {
+            seed,
+            events: 6_000,
+            shards: None,
+            crash_at: None,
+            backups: false,
+            operates: true,
+        };
+        Crashing::new(options).run();
+    }
+}
+
+#[test]
+fn what_an_operator_deletes_is_gone_and_what_he_moves_is_in_one_queue_whenever_the_broker_crashes() {
+    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40);
+    let mut all = CrashReport::default();
+    for seed in 4000..4000 + seeds {
+        let options = CrashOptions {
+            seed,
+            events: 3_000,
+            shards: None,
+            crash_at: None,
+            backups: false,
+            operates: true,
+        };
+        all.add(&Crashing::new(options).run());
+    }
+    assert!(all.deleted > seeds / 2 && all.rotten > seeds / 2, "{all:?}");
 }
