@@ -188,6 +188,11 @@ class Broker:
         finally:
             self.log.close()
 
+    def discard(self):
+        """Ends it with what it keeps."""
+        self.stop()
+        shutil.rmtree(self.data)
+
     def kill(self):
         if self.alive():
             self.process.kill()

@@ -1,6 +1,6 @@
-"""Clients of AMQP 0-9-1 in other languages: amqplib (Node.js), amqp091-go, RabbitMQ's Java client and php-amqplib.
+"""Clients of AMQP 0-9-1 as programs: aio-pika, amqplib (Node.js), amqp091-go, RabbitMQ's Java client and php-amqplib.
 
-The cases themselves are in the programs: amqplib/interop.js, go/main.go, java091/Channels.java and php/interop.php.
+The cases themselves are in the programs: python/asynchronous.py, amqplib/interop.js, go/main.go, java091/Channels.java and php/interop.php.
 """
 
 import subprocess
@@ -10,6 +10,7 @@ from .harness import Failure, case, check, equal
 SECONDS = 60
 
 NAMES = {
+    "aio-pika": ("confirms", "prefetch", "returns", "iterate"),
     "amqplib": ("confirms", "prefetch", "returns", "cancel", "topics", "refusals"),
     "go": ("confirms", "prefetch", "returns", "cancel"),
     "java": ("confirms", "prefetch", "returns", "cancel", "topics"),
@@ -33,7 +34,7 @@ def declare_restart(program):
     @case(f"{program}/restart", seconds=SECONDS, own_only=True)
     def run(ctx):
         broker = ctx.tools.broker(ctx.broker.shards, "restarted", keeps=True)
-        ctx.later(broker.stop)
+        ctx.later(broker.discard)
         child = subprocess.Popen(
             command(ctx, program, "restart", broker.port),
             stdin=subprocess.PIPE,

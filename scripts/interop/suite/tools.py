@@ -33,7 +33,8 @@ class Tools:
         self.output = output
         self.rhea_folder = os.path.join(output, "rhea")
         self.jms_folder = os.path.join(output, "jms")
-        self.pika_folder = os.path.join(output, "pika")
+        self.pika_folder = self.python_folder("pika")
+        self.python_programs = os.path.join(suite_folder, "python")
         self.amqplib_folder = os.path.join(output, "amqplib")
         self.channels_folder = os.path.join(output, "java091")
         self.go_program = os.path.join(output, "go", "interop")
@@ -82,9 +83,12 @@ class Tools:
         if is_older(self.go_program, [os.path.join(source, file) for file in os.listdir(source)]):
             fetch("the Go program", ["go", "build", "-o", self.go_program, "."], source)
 
+    def python_folder(self, name):
+        return os.path.join(self.output, name)
+
     def prepare_python(self):
         for name, packages in PYTHON.items():
-            folder = os.path.join(self.output, name)
+            folder = self.python_folder(name)
             stamp = os.path.join(folder, "packages")
             wanted = " ".join(packages)
             if os.path.exists(stamp) and open(stamp).read() == wanted:
@@ -107,7 +111,9 @@ class Tools:
 
     def programs(self):
         """Those of clients of AMQP 0-9-1: how each is started, without its case, port and name."""
+        python = ["env", f"PYTHONPATH={self.python_folder('aio-pika')}", sys.executable]
         return {
+            "aio-pika": [*python, os.path.join(self.python_programs, "asynchronous.py")],
             "amqplib": ["node", os.path.join(self.amqplib_folder, "interop.js")],
             "go": [self.go_program],
             "java": java(self.channels_folder, "Channels"),
