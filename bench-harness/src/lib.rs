@@ -44,5 +44,6 @@ pub mod schedule;
 pub mod socket;
 pub mod subject;
 pub mod traffic;
+pub mod tune;
 pub mod url;
 pub mod yardstick;

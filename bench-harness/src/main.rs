@@ -9,12 +9,14 @@ use corelane_bench::error::BenchError;
 use corelane_bench::options::{Command, Options, Workload};
 use corelane_bench::report::{Row, table};
 use corelane_bench::run::Bench;
+use corelane_bench::tune;
 
 fn main() -> ExitCode {
     let options = Options::parse();
     let rows = match &options.command {
         Command::Workload(workload) => measure(workload),
         Command::Compare(options) => compare::run(options),
+        Command::Tune(options) => tune::run(options),
     };
     match rows {
         Ok(rows) if rows.iter().all(|row| row.void.is_none()) => ExitCode::SUCCESS,

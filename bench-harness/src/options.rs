@@ -61,6 +61,38 @@ pub enum Command {
     /// FILE says which workloads, and by which programs the others are started (see scripts/bench/compare.toml and
     /// scripts/bench/peers). In each round echo, ours and each other broker follow one another; who is not measured stands still.
     Compare(CompareOptions),
+    /// Which idle policy to run the broker with, for a load at a rate
+    ///
+    /// The load is measured under each policy; told is which to choose and what it buys, with a percentile chart. One shard.
+    Tune(TuneOptions),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct TuneOptions {
+    /// Messages a second, with the gaps of many independent senders
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: u32,
+    /// Bytes of a message's body
+    #[arg(long, value_name = "BYTES", value_parser = body_size, default_value_t = 100)]
+    pub size: usize,
+    /// The protocol to speak
+    #[arg(long, value_enum, default_value = "amqp10")]
+    pub protocol: Protocol,
+    /// Measured time of a round
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
+    pub duration: Duration,
+    /// Rounds under each policy
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// The program to start as broker [default: `corelane` in the folder of this program]
+    #[arg(long, value_name = "PATH")]
+    pub corelane: Option<PathBuf>,
+    /// The chart that is written
+    #[arg(long, value_name = "FILE.svg", default_value = "tune.svg")]
+    pub chart: PathBuf,
+    /// No progress on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -585,7 +617,7 @@ mod tests {
         let words = std::iter::once("corelane-bench").chain(line.split_whitespace());
         Options::try_parse_from(words).map(|options| match options.command {
             Command::Workload(workload) => *workload,
-            Command::Compare(_) => panic!("{line} is no workload"),
+            Command::Compare(_) | Command::Tune(_) => panic!("{line} is no workload"),
         })
     }
 

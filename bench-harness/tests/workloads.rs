@@ -339,3 +339,23 @@ fn a_constant_delay_is_in_every_latency_of_an_open_loop() {
     // Many are on their way at a time: the next is sent although the one before has not come.
     assert!(sample.counts.sent >= 100, "{:?}", sample.counts);
 }
+
+#[test]
+fn a_message_that_goes_late_is_timed_from_when_it_was_due() {
+    const LATE_NS: u64 = 300_000_000;
+    let broker = FakeBroker::start(Behaviour::default());
+    let scene = scenes::set_up(&Url::local(broker.address), &flow(100, Settle::Pre), Kind::Queue).unwrap();
+    let clock = scene.clock;
+    let first = clock.now_ns();
+    while clock.now_ns() < first + LATE_NS {
+        std::thread::yield_now();
+    }
+    let profile = Profile { rates: vec![500.0], arrivals: Arrivals::Fixed };
+    let timing = Timing { warmup: Duration::ZERO, ..TIMING };
+    let schedule = Schedule::new(profile, first, first, LATE_NS, 1);
+    let sample = scene.run(Pace::Timed(schedule), &timing, &mut |_| {}).unwrap();
+    // Those that were due first have waited for all of it.
+    let worst = sample.latencies.percentile_us(100.0).unwrap();
+    assert!(worst >= 0.9 * LATE_NS as f64 / 1000.0, "{worst} us");
+    assert_eq!(sample.counts.fault(), None);
+}
