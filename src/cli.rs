@@ -9,6 +9,7 @@
 mod backup;
 mod baseline;
 mod connections;
+mod exchanges;
 mod explain;
 mod journal;
 mod message;
@@ -57,6 +58,8 @@ enum Command {
     Queue(queue::QueueCommand),
     Connections(connections::ConnectionsArguments),
     Subscriptions(subscriptions::SubscriptionsArguments),
+    Exchanges(exchanges::ExchangesArguments),
+    Bindings(exchanges::BindingsArguments),
     Explain(explain::ExplainArguments),
     #[command(subcommand)]
     Journal(journal::JournalCommand),
@@ -73,6 +76,7 @@ Examples:
   corelane receive orders                take one message out of it
   corelane queue list                    what queues there are, and what is in them
   corelane subscriptions                 who gets what from topics
+  corelane exchanges                     exchanges of AMQP 0-9-1; corelane bindings: where they lead
   corelane explain orders                why its messages are, or are not, delivered
   corelane journal verify corelane-data  whether everything in a data directory can be read
   corelane backup corelane-data TARGET   copy a data directory, while messages flow
@@ -106,6 +110,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Queue(command) => queue::run(&command),
         Command::Connections(arguments) => connections::run(&arguments),
         Command::Subscriptions(arguments) => subscriptions::run(&arguments),
+        Command::Exchanges(arguments) => exchanges::run(&arguments),
+        Command::Bindings(arguments) => exchanges::bindings(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Journal(command) => journal::run(&command),
         Command::Backup(arguments) => backup::run(&arguments),

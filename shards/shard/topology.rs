@@ -268,6 +268,11 @@ impl Topology {
         self.exchanges.route(vhost, exchange, keys, headers, found)
     }
 
+    /// All of them, to be listed.
+    pub(crate) fn exchanges(&self) -> &Exchanges<QueueAt> {
+        &self.exchanges
+    }
+
     /// The exchange, if it is there.
     pub(crate) fn check_exists(&self, exchange: &str) -> Result<&Declaration, exchanges::Refusal> {
         let (vhost, exchange) = self.place(exchange);

@@ -4,7 +4,7 @@
 //! reads them.
 
 use super::data::{Data, Pairs, pairs};
-use super::{connections, consumers, queues, shards, subscriptions, topics};
+use super::{connections, consumers, exchanges, queues, shards, subscriptions, topics};
 
 /// What the names of our types begin with.
 const PREFIX: &str = "org.corelane.";
@@ -24,11 +24,21 @@ pub(crate) enum Kind {
     Shard,
     Topic,
     Subscription,
+    Exchange,
+    Binding,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 6] =
-        [Kind::Queue, Kind::Connection, Kind::Consumer, Kind::Shard, Kind::Topic, Kind::Subscription];
+    pub(crate) const ALL: [Kind; 8] = [
+        Kind::Queue,
+        Kind::Connection,
+        Kind::Consumer,
+        Kind::Shard,
+        Kind::Topic,
+        Kind::Subscription,
+        Kind::Exchange,
+        Kind::Binding,
+    ];
 
     pub(crate) fn parse(text: &str) -> Option<Kind> {
         let text = text.strip_prefix(PREFIX).unwrap_or(text);
@@ -43,6 +53,8 @@ impl Kind {
             Kind::Shard => "shard",
             Kind::Topic => "topic",
             Kind::Subscription => "subscription",
+            Kind::Exchange => "exchange",
+            Kind::Binding => "binding",
         }
     }
 
@@ -54,6 +66,8 @@ impl Kind {
             Kind::Shard => "org.corelane.shard",
             Kind::Topic => "org.corelane.topic",
             Kind::Subscription => "org.corelane.subscription",
+            Kind::Exchange => "org.corelane.exchange",
+            Kind::Binding => "org.corelane.binding",
         }
     }
 
@@ -66,6 +80,8 @@ impl Kind {
             Kind::Shard => shards::ATTRIBUTES.iter().map(|(name, _)| *name).collect(),
             Kind::Topic => topics::attribute_names(),
             Kind::Subscription => subscriptions::attribute_names(),
+            Kind::Exchange => exchanges::ATTRIBUTES.iter().map(|(name, _)| *name).collect(),
+            Kind::Binding => exchanges::BINDING_ATTRIBUTES.iter().map(|(name, _)| *name).collect(),
         }
     }
 
@@ -81,6 +97,8 @@ impl Kind {
             Kind::Subscription => (&[READ, DELETE], OF_MESSAGES),
             Kind::Connection => (&[READ, DELETE], &[]),
             Kind::Consumer | Kind::Shard | Kind::Topic => (&[READ], &[]),
+            // Listed, and no more.
+            Kind::Exchange | Kind::Binding => (&[], &[]),
         };
         own.iter().chain(of_messages)
     }

@@ -6,7 +6,7 @@ use super::connections::ConnectionView;
 use super::data::Data;
 use super::kinds::Kind;
 use super::question::{ListQuestion, RowLink, Rows};
-use super::{connections, consumers, queues, shards, subscriptions};
+use super::{connections, consumers, exchanges, queues, shards, subscriptions};
 use crate::Shard;
 use crate::limits::{ANSWER_BYTES_MAX, LIST_ROWS_MAX, LIST_STEPS_MAX};
 use crate::patterns::pattern_matches;
@@ -21,6 +21,8 @@ impl Shard {
             Kind::Consumer => self.engine.consumer_index_end(),
             Kind::Shard => 1,
             Kind::Topic => self.topic_index_end(),
+            Kind::Exchange => self.exchange_index_end(),
+            Kind::Binding => self.binding_index_end(),
         };
         let until = end.min(question.from.saturating_add(LIST_STEPS_MAX));
         let mut rows = Rows { rows: Vec::new(), skipped: 0, next: None, links: Vec::new() };
@@ -74,6 +76,14 @@ impl Shard {
             }
             Kind::Shard => true,
             Kind::Topic => self.topic_at(index).is_some_and(fits),
+            Kind::Exchange => {
+                let found = self.exchange_at(index);
+                found.is_some_and(|(vhost, exchange)| *vhost == *question.vhost && has(&exchange.name))
+            }
+            Kind::Binding => self.binding_at(index).is_some_and(|(vhost, (binding, _))| {
+                let is_named = has(&binding.source) || has(exchanges::destination(&binding));
+                *vhost == *question.vhost && is_named
+            }),
             Kind::Subscription => self.queues.at(index).is_some_and(|(_, node)| {
                 node.subscription.is_some() && (fits(&node.name) || fits(node.ruled_by()))
             }),
@@ -110,6 +120,14 @@ impl Shard {
                 name.map(|name| self.topic_cell(&name, column))
             }
             Kind::Subscription => self.queue_view(now, index).map(|view| subscriptions::cell(&view, column)),
+            Kind::Exchange => {
+                let found = self.exchange_at(index);
+                found.map(|(_, exchange)| exchanges::ATTRIBUTES[column].1(exchange))
+            }
+            Kind::Binding => {
+                let found = self.binding_at(index);
+                found.map(|(_, bound)| exchanges::BINDING_ATTRIBUTES[column].1(&bound))
+            }
         }
         .unwrap_or_default()
     }

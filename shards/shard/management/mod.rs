@@ -18,6 +18,7 @@
 mod connections;
 mod consumers;
 pub(crate) mod data;
+mod exchanges;
 mod explain;
 mod following;
 mod kinds;

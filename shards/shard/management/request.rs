@@ -267,6 +267,9 @@ fn parse_operation(request: &Fields<'_>, operation: &str, kind: Kind) -> Result<
                 (_, _) => Err(unknown_operation(operation, "a shard")),
             }
         }
+        Kind::Exchange | Kind::Binding => {
+            Err(unknown_operation(operation, &format!("the type {}", kind.word())))
+        }
         Kind::Topic => parse_topic_operation(request, operation),
         Kind::Subscription => parse_subscription_operation(request, operation),
     }

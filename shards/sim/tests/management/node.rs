@@ -1,7 +1,9 @@
 //! What the node tells of queues, connections and consumers, and how it refuses.
 
 use corelane_shard::limits::ANSWERS_KEPT_BYTES_MAX;
-use corelane_sim::{Answer, Item, Operator, ReceiverOptions, SenderOptions, Setup, World, request};
+use corelane_sim::{
+    Answer, ExchangeKind, Item, Operator, ReceiverOptions, SenderOptions, Setup, World, request,
+};
 use corelane_wire::amqp10::{Header, MapWriter, MessageId, Properties, Value, write_amqp_value};
 
 use crate::{consume, fill, name_at, other_at, peek_bodies, world};
@@ -708,4 +710,48 @@ fn an_answer_has_its_size_whatever_names_and_properties_are_like() {
         (peek.at("messages.1.message-id"), peek.at("messages.1.subject")),
         ("b".into(), "null".into())
     );
+}
+
+#[test]
+fn exchanges_and_bindings_are_listed_whichever_shard_is_asked() {
+    for shard in 0..2 {
+        let mut world = world(2);
+        let client = world.connect_channels(1);
+        let channel = world.channel_client(client).open_channel();
+        world.run();
+        let one = world.channel_client(client);
+        one.declare_exchange(
+            channel,
+            "news",
+            "topic",
+            ExchangeKind { durable: true, ..ExchangeKind::default() },
+        );
+        one.declare_durable(channel, "inbox", &[]);
+        one.bind(channel, "inbox", ("news", "eu.#"), &[]);
+        one.bind_exchange(channel, "news", "amq.fanout", "all");
+        world.run();
+        let mut operator = Operator::new(&mut world, shard);
+        let mut rows = |kind: &str, pattern: &str| {
+            let properties = [("entityType", Value::String(kind)), ("pattern", Value::String(pattern))];
+            let names = match kind {
+                "exchange" => ["name", "exchange-type", "durable"],
+                _ => ["source", "routing-key", "destination"],
+            };
+            let asked = [("attributeNames", Item::Texts(&names))];
+            let listed = operator.ask(&mut world, "QUERY", ("", ""), &properties, &asked);
+            assert_eq!(listed.status, 200, "{}", listed.body);
+            let cell = |row: usize, column: usize| listed.at(&format!("results.{row}.{column}"));
+            let shown = |row| format!("{} {} {}", cell(row, 0), cell(row, 1), cell(row, 2));
+            let mut rows: Vec<String> =
+                (0..9).map(shown).take_while(|row| !row.starts_with("null")).collect();
+            rows.sort_unstable();
+            rows
+        };
+        assert_eq!(rows("exchange", "news"), ["news topic true"]);
+        assert_eq!(rows("exchange", "amq.").len(), 5);
+        assert_eq!(rows("binding", "news"), ["news all amq.fanout", "news eu.# inbox"]);
+        assert_eq!(rows("binding", "inbox"), ["news eu.# inbox"]);
+        let refused = operator.ask(&mut world, "READ", ("exchange", "news"), &[], &[]);
+        assert_eq!(refused.status, 501, "{}", refused.body);
+    }
 }
