@@ -36,7 +36,7 @@ impl Bench<'_> {
         }
     }
 
-    /// A row for each rate that was tried; the last one tells the highest that held.
+    /// A row for each rate that was tried; the last one tells the highest that held. Rows stay void where the generator was what gave way.
     fn knee_rows(&mut self, case: &Case) -> Result<Vec<Row>, BenchError> {
         let first =
             case.profile.as_ref().and_then(|profile| profile.rates.first().copied()).unwrap_or(1000.0);
@@ -68,9 +68,6 @@ impl Bench<'_> {
         if let Some(last) = rows.last_mut() {
             last.knee_per_s = holds;
         }
-        // That a rate does not hold is what was looked for.
-        let lost = |row: &Row| row.lost + row.duplicated > 0;
-        rows.iter_mut().filter(|row| !lost(row)).for_each(|row| row.void = None);
         Ok(rows)
     }
 
