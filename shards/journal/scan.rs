@@ -116,8 +116,10 @@ pub struct SegmentReader {
     header: Option<SegmentHeader>,
     /// The number that the next batch should have.
     expected: u64,
-    /// The bytes from `at` on, as far as they were fed.
+    /// The bytes from `at` on, as far as they were fed: less than `wanted`.
     buffer: Vec<u8>,
+    /// As many there must be to go on.
+    wanted: usize,
     at: u32,
     /// Since when there was no batch where one should be.
     hole: Option<u32>,
@@ -145,6 +147,7 @@ impl SegmentReader {
             header: None,
             expected: 0,
             buffer: Vec::new(),
+            wanted: SEGMENT_START,
             at: 0,
             hole: None,
             suspect: None,
@@ -160,17 +163,29 @@ impl SegmentReader {
         bytes: &[u8],
         each: &mut impl FnMut(Position, Record<'_>),
     ) -> Result<Feed, Refusal> {
-        if !self.done {
-            let mut buffer = std::mem::take(&mut self.buffer);
-            buffer.extend_from_slice(bytes);
-            let mut done = 0;
-            while let Some(used) = self.step(&buffer[done..], false, each)? {
-                self.at = self.at.saturating_add(short(used));
-                done += used;
+        let mut rest = bytes;
+        let mut kept = std::mem::take(&mut self.buffer);
+        // What began in a slice before is completed; what is complete in this one is read where it is.
+        while !self.done && (!kept.is_empty() || !rest.is_empty()) {
+            if kept.is_empty() {
+                match self.step(rest, false, each)? {
+                    Some(used) => rest = &rest[used..],
+                    None => kept.extend_from_slice(std::mem::take(&mut rest)),
+                }
+                continue;
             }
-            buffer.drain(..done);
-            self.buffer = buffer;
+            let missing = self.wanted.saturating_sub(kept.len());
+            let Some((more, later)) = rest.split_at_checked(missing) else {
+                kept.extend_from_slice(rest);
+                break;
+            };
+            kept.extend_from_slice(more);
+            rest = later;
+            if let Some(used) = self.step(&kept, false, each)? {
+                kept.drain(..used);
+            }
         }
+        self.buffer = kept;
         Ok(if self.done { Feed::Done } else { Feed::More })
     }
 
@@ -180,7 +195,6 @@ impl SegmentReader {
         let mut rest = buffer.as_slice();
         while !rest.is_empty() && !self.done {
             let Some(used) = self.step(rest, true, each)? else { break };
-            self.at = self.at.saturating_add(short(used));
             rest = &rest[used..];
         }
         self.done = true;
@@ -208,8 +222,19 @@ impl SegmentReader {
         is_synced.then(|| self.claimed.clone())
     }
 
-    /// Takes something off the front of `bytes`; answers how much, or that more bytes are needed first.
+    /// Takes something off the front of `bytes`; answers how much, or that `wanted` bytes are needed first.
     fn step(
+        &mut self,
+        bytes: &[u8],
+        last: bool,
+        each: &mut impl FnMut(Position, Record<'_>),
+    ) -> Result<Option<usize>, Refusal> {
+        let used = self.take_off(bytes, last, each)?;
+        self.at = self.at.saturating_add(short(used.unwrap_or(0)));
+        Ok(used)
+    }
+
+    fn take_off(
         &mut self,
         bytes: &[u8],
         last: bool,
@@ -226,7 +251,7 @@ impl SegmentReader {
             return Ok(None);
         }
         if bytes.len() < BLOCK && !last {
-            return Ok(None);
+            return Ok(self.want(BLOCK));
         }
         let batch = BatchHeader::read(bytes, header.epoch, self.at).filter(|batch| {
             batch.number >= self.expected
@@ -239,17 +264,22 @@ impl SegmentReader {
         };
         let length = in_blocks(batch.length as usize);
         if bytes.len() < length && !last {
-            return Ok(None);
+            return Ok(self.want(length));
         }
         self.prove(batch.number, header.epoch, each);
         self.batch(&bytes[..length.min(bytes.len())], batch, header.epoch, each);
         Ok(Some(length.min(bytes.len())))
     }
 
+    fn want(&mut self, bytes: usize) -> Option<usize> {
+        self.wanted = bytes;
+        None
+    }
+
     fn first_blocks(&mut self, bytes: &[u8], last: bool) -> Result<Option<usize>, Refusal> {
         if bytes.len() < SEGMENT_START {
             self.done |= last;
-            return Ok(None);
+            return Ok(self.want(SEGMENT_START));
         }
         match SegmentHeader::read(bytes, self.segment) {
             // What is missing is known.
@@ -274,7 +304,7 @@ impl SegmentReader {
     /// If it was not lost, they are what the file was before.
     fn claim(&mut self, bytes: &[u8], last: bool) -> Option<usize> {
         if bytes.len() < BLOCK && !last {
-            return None;
+            return self.want(BLOCK);
         }
         let is_next = |number: u64| self.claimed.is_empty() || number == self.claimed.end;
         let batch = BatchHeader::claimed(bytes).filter(|batch| is_next(batch.number));
@@ -285,7 +315,7 @@ impl SegmentReader {
         };
         let length = in_blocks(batch.length as usize);
         if bytes.len() < length && !last {
-            return None;
+            return self.want(length);
         }
         self.done = !self.claimed.is_empty();
         self.claimed = if self.done { self.claimed.start } else { batch.number }..end;

@@ -4,7 +4,7 @@ use super::directory::DataDirectory;
 use super::error::StorageError;
 use super::layout::Layout;
 use super::progress::{Bytes, Progress};
-use super::scan::{Found, read_segment};
+use super::scan::{Found, part, read_segment};
 use super::segments::SegmentFiles;
 use corelane_journal::{Config, Identity, Position, Record, Recovered};
 use corelane_shard::Decisions;
@@ -58,10 +58,11 @@ impl Inspected {
     /// Gives `each` every record in the segments in use, with its shard, from the oldest segment of each to the newest.
     pub fn records(&self, each: &mut impl FnMut(usize, Position, Record<'_>)) -> Result<(), StorageError> {
         let progress = Progress::new("reading the journals", used_bytes(&self.shards));
+        let mut buffer = part();
         for (index, ShardStorage { files, used, recovered }) in self.shards.iter().enumerate() {
             for number in used {
                 let Some(reader) = recovered.journal.reader(*number) else { continue };
-                read_segment(files, *number, reader, &progress, &mut |position, record| {
+                read_segment(files, *number, &mut buffer, reader, &progress, &mut |position, record| {
                     each(index, position, record);
                 })?;
             }

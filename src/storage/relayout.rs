@@ -13,7 +13,7 @@ use super::helper::random;
 use super::journals::ShardStorage;
 use super::layout::{Layout, sync_directory};
 use super::progress::Progress;
-use super::scan::read_segment;
+use super::scan::{part, read_segment};
 use super::segments::{SegmentFiles, read_at};
 use corelane_journal::{
     Config, Details, Identity, Journal, LastReturn, Message, Origin, Position, Queue, Record, Recovered,
@@ -169,10 +169,11 @@ impl<'a> Reader<'a> {
 
     fn read(&self, writers: &mut Writers<'_>, progress: &Progress) -> Result<(), StorageError> {
         let ShardStorage { files, used, recovered } = &self.shard;
+        let mut buffer = part();
         for number in used {
             let Some(reader) = recovered.journal.reader(*number) else { continue };
             let mut result = Ok(());
-            read_segment(files, *number, reader, progress, &mut |position, record| {
+            read_segment(files, *number, &mut buffer, reader, progress, &mut |position, record| {
                 if let (Record::Message(message, payload), true) = (record, result.is_ok())
                     && self.exists(&message, position)
                 {

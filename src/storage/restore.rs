@@ -3,7 +3,7 @@
 use super::error::StorageError;
 use super::journals::ShardStorage;
 use super::progress::Progress;
-use super::scan::read_segment;
+use super::scan::{part, read_segment};
 use corelane_journal::{Position, Record, Recovered};
 use corelane_shard::{Decisions, RestoreSummary, Shard};
 
@@ -45,10 +45,11 @@ pub fn restore<S: Restore>(
     let readers: Vec<_> =
         used.iter().filter_map(|number| Some((*number, recovered.journal.reader(*number)?))).collect();
     shard.begin_restore(now(), recovered, decisions);
+    let mut buffer = part();
     for (number, reader) in readers {
         // What is damaged was told when it was read first.
         let time = now();
-        read_segment(&files, number, reader, progress, &mut |position, record| {
+        read_segment(&files, number, &mut buffer, reader, progress, &mut |position, record| {
             shard.restore_record(time, position, record);
         })?;
     }

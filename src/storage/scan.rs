@@ -51,6 +51,7 @@ pub fn scan_segments(
     each: &mut impl FnMut(Position, Record<'_>),
 ) -> Result<Scanned, StorageError> {
     let mut scan = Scan::new(identity);
+    let mut buffer = part();
     let numbers = files.numbers().map_err(|error| StorageError::of("look through", files.folder(), error))?;
     for number in numbers.into_iter().rev() {
         let path = files.path(number);
@@ -61,7 +62,7 @@ pub fn scan_segments(
         }
         let opened = files.open_to_read(number).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (length, file) = opened.map_err(|error| StorageError::of("open", &path, error))?;
-        let read = read_parts(&path, &file, length, |part| {
+        let read = read_parts(&path, (&file, length), &mut buffer, |part| {
             progress.advance(part.length());
             match part {
                 Part::Bytes(bytes) => scan.feed(bytes, each),
@@ -75,10 +76,16 @@ pub fn scan_segments(
     Ok(scan.finish())
 }
 
-/// Gives `each` the records of one segment, and answers how it ended.
+/// Memory for what is read at once. One is used for many segments: to get it from the system may cost more than to read into it.
+pub(super) fn part() -> Vec<u8> {
+    vec![0; PART_BYTES]
+}
+
+/// Gives `each` the records of one segment, which is read through `buffer`, and answers how it ended.
 pub(super) fn read_segment(
     files: &SegmentFiles,
     number: u32,
+    buffer: &mut [u8],
     mut reader: SegmentReader,
     progress: &Progress,
     each: &mut impl FnMut(Position, Record<'_>),
@@ -87,7 +94,7 @@ pub(super) fn read_segment(
     let refused = |refusal| StorageError::Segment { path: path.clone(), refusal };
     let opened = files.open_to_read(number).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (length, file) = opened.map_err(|error| StorageError::of("open", &path, error))?;
-    let read = read_parts(&path, &file, length, |part| {
+    let read = read_parts(&path, (&file, length), buffer, |part| {
         progress.advance(part.length());
         match part {
             Part::Bytes(bytes) => reader.feed(bytes, each),
@@ -116,11 +123,10 @@ impl Part<'_> {
 /// Feeds a file until it ends or enough was read. Answers how much that was.
 fn read_parts(
     path: &Path,
-    file: &File,
-    length: u64,
+    (file, length): (&File, u64),
+    buffer: &mut [u8],
     mut feed: impl FnMut(Part<'_>) -> Result<Feed, Refusal>,
 ) -> Result<u64, Refusal> {
-    let mut buffer = vec![0; PART_BYTES];
     let mut at = 0;
     let mut step = PART_BYTES;
     while at < length {

@@ -175,6 +175,7 @@ impl SegmentFiles {
         let file = File::open(self.path(number))?;
         // Advice that is not taken changes nothing.
         let _ = fadvise(&file, 0, None, Advice::Sequential);
+        let _ = fadvise(&file, 0, None, Advice::WillNeed);
         Ok(file)
     }
 
