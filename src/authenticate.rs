@@ -22,6 +22,7 @@ use exchange::{Claim, Exchange, Fault, Step};
 pub use source::UsersSource;
 use verifiers::{Remembered, Verifiers};
 
+use crate::definitions::DefinedUser;
 use crate::users::Users;
 
 /// Open exchanges. When full, the oldest is refused: an honest one takes milliseconds.
@@ -66,6 +67,7 @@ pub struct Authenticator {
     source: Option<UsersSource>,
     secret: [u8; 32],
     verifiers: Arc<Verifiers>,
+    defined: Arc<BTreeMap<String, DefinedUser>>,
     remembered: Remembered,
     exchanges: BTreeMap<ConnectionId, Open>,
     due: VecDeque<Reply>,
@@ -92,13 +94,25 @@ struct Who {
 
 impl Authenticator {
     /// `source`: the users file, when there is one. `secret`: random bytes, new for each process.
-    pub fn new(allow_anonymous: bool, source: Option<UsersSource>, secret: [u8; 32]) -> Authenticator {
+    /// `defined`: users that are known otherwise.
+    pub fn new(
+        allow_anonymous: bool,
+        source: Option<UsersSource>,
+        defined: BTreeMap<String, DefinedUser>,
+        secret: [u8; 32],
+    ) -> Authenticator {
         let users = source.as_ref().map_or_else(Users::default, |source| source.users().clone());
+        let defined = Arc::new(defined);
         Authenticator {
-            rules: AccessRules { has_users: source.is_some(), allow_anonymous },
+            rules: AccessRules {
+                has_users: source.is_some(),
+                has_hashes: !defined.is_empty(),
+                allow_anonymous,
+            },
             source,
             secret,
-            verifiers: Arc::new(Verifiers::new(users, secret)),
+            verifiers: Arc::new(Verifiers::new(users, defined.clone(), secret)),
+            defined,
             remembered: Remembered::default(),
             exchanges: BTreeMap::new(),
             due: VecDeque::new(),
@@ -233,7 +247,7 @@ impl Authenticator {
         match claim {
             Claim::Anonymous => self.rules.anonymous(loopback).then(|| ANONYMOUS_USER.to_owned()),
             Claim::Proved { name } => Some(name),
-            Claim::Password { name, password } if self.rules.has_users => {
+            Claim::Password { name, password } if self.rules.has_users || self.rules.has_hashes => {
                 self.verifiers.accepts(&name, &password, &mut self.remembered).then_some(name)
             }
             Claim::Password { name, password } => {
@@ -278,7 +292,8 @@ impl Authenticator {
             Ok(false) => {}
             Ok(true) => {
                 tracing::info!(users = source.users().count(), "the users file was read again");
-                self.verifiers = Arc::new(Verifiers::new(source.users().clone(), self.secret));
+                self.verifiers =
+                    Arc::new(Verifiers::new(source.users().clone(), self.defined.clone(), self.secret));
             }
             Err(error) => {
                 tracing::warn!(%error, "the users file changed and cannot be used; the old users stay")

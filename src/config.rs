@@ -9,14 +9,17 @@ pub mod setting;
 mod shards;
 mod tables;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use corelane_journal::BLOCK;
-use corelane_shard::{Destinations, is_vhost_name};
+use corelane_shard::{Definitions, Destinations, is_vhost_name};
 use serde::Deserialize;
 
+use crate::definitions::{DefinedUser, DefinitionsFile};
 use crate::storage::StorageSettings;
 
 pub use layer::{FileError, Layer, parse_address, parse_cores, parse_log};
@@ -45,6 +48,12 @@ pub struct ServeSettings {
     pub access: AccessSettings,
     pub limits: ProtocolSettings,
     pub destinations: Destinations,
+    /// What is declared at the start; none: nothing.
+    pub definitions: Option<Arc<Definitions>>,
+    /// Who is defined.
+    pub defined_users: BTreeMap<String, DefinedUser>,
+    /// What of the definitions is left out.
+    pub definitions_warnings: Vec<String>,
     /// Virtual hosts besides the default one, in order.
     pub vhosts: Vec<Box<str>>,
     /// The rules among them that name a shard, where they stand.
@@ -114,6 +123,8 @@ pub enum SettingsError {
     ListenTwice(SocketAddr),
     /// Messages were asked to be kept on disk, and to be kept in memory alone.
     OnDiskAndInMemory,
+    /// The file of definitions cannot be taken.
+    Definitions(String),
     /// Its name is empty, too long, or has control characters.
     VhostName(String),
     /// Queues are pinned to a shard that there is not.
@@ -140,6 +151,7 @@ impl fmt::Display for SettingsError {
                 if *shards == 1 { "1 shard".to_owned() } else { format!("{shards} shards") },
                 shards - 1
             ),
+            SettingsError::Definitions(error) => formatter.write_str(error),
             SettingsError::VhostName(name) => write!(
                 formatter,
                 "{name:?} cannot be a virtual host: a name has 1 to 255 bytes and no control characters"
@@ -174,6 +186,12 @@ impl ServeSettings {
             }
             None => default_listeners(),
         };
+        let defined = given.definitions.as_deref().map(DefinitionsFile::read).transpose();
+        let defined = defined.map_err(|error| SettingsError::Definitions(error.to_string()))?;
+        let has_definitions = defined.is_some();
+        let DefinitionsFile { vhosts, users, policies, shards, warnings } = defined.unwrap_or_default();
+        let vhosts: BTreeSet<String> = vhosts.into_iter().chain(given.vhosts.into_keys()).collect();
+        let destinations = Destinations::new(given.destinations.rules, given.auto_create.unwrap_or(true));
         let settings = ServeSettings {
             listeners,
             shards: given.shards,
@@ -193,9 +211,12 @@ impl ServeSettings {
                 message_size_max: given.max_message_size.unwrap_or(128 << 20),
                 memory: given.memory.unwrap_or_else(half_of_the_machine),
             },
-            vhosts: given.vhosts.into_keys().filter(|name| name != "/").map(Into::into).collect(),
+            definitions: has_definitions.then(|| Arc::new(shards)),
+            defined_users: users,
+            definitions_warnings: warnings,
+            vhosts: vhosts.into_iter().filter(|name| name != "/").map(Into::into).collect(),
             pins: given.destinations.pins,
-            destinations: Destinations::new(given.destinations.rules, given.auto_create.unwrap_or(true)),
+            destinations: destinations.with_policies(policies),
             log: given.log.unwrap_or_default(),
         };
         settings.check()?;
@@ -220,7 +241,8 @@ impl ServeSettings {
             if twice && address.port() != 0 {
                 return Err(SettingsError::ListenTwice(address));
             }
-            let open = self.access.users.is_none() && !self.access.allow_anonymous;
+            let open =
+                self.access.users.is_none() && self.defined_users.is_empty() && !self.access.allow_anonymous;
             if open && !address.ip().to_canonical().is_loopback() {
                 return Err(SettingsError::OpenToTheNetwork(address));
             }

@@ -14,6 +14,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod control;
+pub mod definitions;
 pub mod doorbell;
 pub mod driver;
 pub mod regular_file;

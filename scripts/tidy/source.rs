@@ -26,6 +26,7 @@ const MODULES: &[&str] = &[
     "control",
     "config",
     "authenticate",
+    "definitions",
     "driver",
     "backup",
     "storage",

@@ -10,7 +10,7 @@
 //!
 //! What is said of one queue while the broker runs (its overrides) is one more exact rule, above all others.
 //!
-//! Rules are about names in the default virtual host; what is in another one has its overrides alone.
+//! Rules are about names in the default virtual host; what is in another one has its policy and its overrides alone.
 //!
 //! Left out: which patterns match a name (`patterns`); where rules come from and what values they may have (`properties`); which
 //! exclude each other (`contradictions`).
@@ -21,6 +21,7 @@ use corelane_engine::{Dispatch, Overflow, Prefetch, QueueProperties, RedeliveryD
 
 use crate::address::names_queue;
 use crate::patterns::PatternTree;
+use crate::policies::{Policy, policy_of};
 use crate::vhost;
 
 /// Unsettled messages that a queue whose rules say `prefetch = 0`, with no parent that says more, allows a consumer.
@@ -110,6 +111,7 @@ pub struct Destinations {
     pins: PatternTree,
     topics: PatternTree,
     auto_create: bool,
+    policies: Vec<Policy>,
 }
 
 /// What the rules say about one queue, or about the subscriptions of a topic.
@@ -137,7 +139,12 @@ impl Destinations {
         let places = places_of(&rules, |_| true);
         let pins = places_of(&rules, |rule| rule.shard.is_some());
         let topics = places_of(&rules, |rule| rule.topic.is_some());
-        Destinations { rules, places, pins, topics, auto_create }
+        Destinations { rules, places, pins, topics, auto_create, policies: Vec::new() }
+    }
+
+    /// The same with policies, which stand above all rules.
+    pub fn with_policies(self, policies: Vec<Policy>) -> Self {
+        Destinations { policies, ..self }
     }
 
     /// The rules, the least specific first.
@@ -192,7 +199,7 @@ impl Destinations {
 
     /// What the rules say about a name, as one rule.
     pub(crate) fn merged(&self, name: &str, overrides: Option<&DestinationRule>) -> DestinationRule {
-        let mut merged = merge(self.matching(name).chain(overrides));
+        let mut merged = merge(self.matching(name).chain(policy_of(&self.policies, name)).chain(overrides));
         let (vhost, plain) = vhost::parts(name);
         // A rule for all queues is none for the one that it leads to.
         if merged.dead_letter.as_deref().is_some_and(|to| names_queue(to, plain)) {

@@ -27,6 +27,7 @@ mod counters;
 mod dead_letter_paths;
 mod dead_letters;
 mod death_records;
+mod defining;
 mod deliver;
 mod destinations;
 mod durability;
@@ -48,6 +49,7 @@ mod participant;
 mod parts;
 mod patterns;
 mod peers;
+mod policies;
 mod producers;
 pub mod properties;
 mod protocol;
@@ -72,6 +74,7 @@ pub use address::is_plain_name;
 pub use backup::{BackupMail, BackupRefusal, Barrier, Image, ImageSegment};
 pub use corelane_mailbox::Lane;
 pub use counters::Counters;
+pub use defining::{BindingDefinition, Definitions, ExchangeDefinition, QueueDefinition};
 pub use destinations::{
     DestinationRule, Destinations, DispatchRule, OverflowRule, PREFETCH_INHERITED, PREFETCH_INHERITED_TOPIC,
     PrefetchRule, RedeliveryRule,
@@ -82,6 +85,7 @@ pub use event::{ConnectionSlot, Event, Peer, Socket};
 pub use home::{definition_home, home_shard, queue_home};
 pub use mail::{Adopted, ConnectionId, Mail, SaslReply, SaslStep};
 pub use message::Message;
+pub use policies::Policy;
 pub use protocol::Offers;
 pub use rights::{Permission, Rights};
 pub use shard::{SHARDS_STAY, Shard, ShardConfig, Turn};

@@ -24,6 +24,7 @@ use crate::connection::{Connection, Hold, QueueAt};
 use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::dead_letters::{DeadLetterOnItsWay, DeadLetters};
+use crate::defining::{Defining, Definitions};
 use crate::deliver::Scratch;
 use crate::destinations::Destinations;
 use crate::durability::Durability;
@@ -68,6 +69,8 @@ pub struct ShardConfig {
     pub elsewhere: Offers,
     /// The properties of destinations.
     pub destinations: Destinations,
+    /// What is to be there before the shard is ready.
+    pub definitions: Option<Arc<Definitions>>,
     /// The virtual hosts besides the default one, the same and in the same order on all shards.
     pub vhosts: Vec<Box<str>>,
     /// Bytes of messages in all queues of this shard. When it is used up, messages are refused.
@@ -167,6 +170,7 @@ pub struct Shard {
     /// Of requests that were carried to their end for clients that had gone.
     pub(crate) unheard_warnings: Warnings,
     pub(crate) durability: Option<Box<Durability>>,
+    pub(crate) defining: Option<Box<Defining>>,
     ready_said: bool,
     stopping: bool,
     stopped: bool,
@@ -256,6 +260,7 @@ impl Shard {
             argument_warnings: Warnings::new(ARGUMENT_WARNINGS_MAX),
             unheard_warnings: Warnings::new(UNHEARD_WARNINGS_MAX),
             durability: None,
+            defining: config.definitions.map(|definitions| Box::new(Defining::new(definitions))),
             ready_said: false,
             stopping: false,
             stopped: false,
@@ -291,6 +296,7 @@ impl Shard {
         more_work |= self.release_producers();
         more_work |= self.run_management(now);
         more_work |= self.run_purges(now);
+        self.run_definitions(now);
         more_work |= self.run_deliveries(now);
         more_work |= self.engine.drop_too_large(now);
         more_work |= self.run_journal(now);
@@ -301,7 +307,7 @@ impl Shard {
         self.peers.post_batches(&mut self.effects);
         self.try_moves();
         more_work |= self.say_what_left();
-        if !self.ready_said && self.is_restored() {
+        if !self.ready_said && self.is_restored() && self.defining.is_none() {
             self.ready_said = true;
             self.effects.push(Effect::Ready);
         }

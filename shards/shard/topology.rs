@@ -106,6 +106,8 @@ pub(crate) enum Then {
     Answer { mark: Ticket, to: usize, channel: ChannelRef, reply: QueueReply },
     /// What the journal had is there again.
     Restored,
+    /// This is as it is defined.
+    Defined(Box<str>),
 }
 
 /// Why a change is not made.
@@ -143,7 +145,7 @@ pub(crate) enum Change {
 pub struct TopologyMail(TopologyStep);
 
 #[derive(Debug)]
-enum TopologyStep {
+pub(crate) enum TopologyStep {
     /// To the coordinator. Without a proposal's number nobody waits for the answer.
     Propose { proposal: Option<u32>, change: Change },
     /// From the coordinator to all.
@@ -156,6 +158,8 @@ enum TopologyStep {
     Find { name: Box<str>, uid: u64 },
     /// The home's answer.
     FoundBound { uid: u64, queue: Option<QueueId> },
+    /// From the coordinator to all, behind the deltas of the exchanges that are defined: the rest of the definitions can be made.
+    Define,
 }
 
 impl std::fmt::Display for NotMade {
@@ -453,6 +457,7 @@ impl Shard {
                 let at = queue.map(|queue| QueueAt { shard: from, queue });
                 self.on_bound_found(now, uid, at);
             }
+            TopologyStep::Define => self.on_define(),
         }
     }
 
@@ -560,6 +565,9 @@ impl Shard {
                 let result = result.map(|()| reply).map_err(|reason| ChannelFault::of_change(&reason));
                 self.answer_channel(now, mark, to, channel, result);
             }
+            Some(Then::Defined(what)) => {
+                self.on_defined(&what, result.err().map(|reason| reason.to_string()));
+            }
             Some(Then::Restored) => {
                 self.topology.restoring -= 1;
                 if let Err(reason) = result {
@@ -580,7 +588,7 @@ impl Shard {
         }
     }
 
-    fn post_topology(&mut self, to: usize, step: TopologyStep) {
+    pub(crate) fn post_topology(&mut self, to: usize, step: TopologyStep) {
         self.post(to, Lane::Control, Mail::Topology(TopologyMail(step)));
     }
 }

@@ -84,6 +84,7 @@ impl HotPath {
             elsewhere: offers,
             destinations: Destinations::new(Vec::new(), true),
             vhosts: Vec::new(),
+            definitions: None,
             memory: 1 << 40,
             transaction_timeout_us: 0,
         });

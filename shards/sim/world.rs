@@ -6,8 +6,8 @@ use std::sync::Arc;
 use corelane_protocol::amqp10::{self, Sasl};
 use corelane_protocol::amqp091;
 use corelane_shard::{
-    BackupRefusal, Barrier, ConnectionSlot, DestinationRule, Destinations, Effect, Event, Image, Lane, Mail,
-    Offers, Peer, Rights, SaslReply, Shard, ShardConfig, Socket, home_shard,
+    BackupRefusal, Barrier, ConnectionSlot, Definitions, DestinationRule, Destinations, Effect, Event, Image,
+    Lane, Mail, Offers, Peer, Policy, Rights, SaslReply, Shard, ShardConfig, Socket, home_shard,
 };
 
 use crate::channel_client::ChannelClient;
@@ -26,6 +26,9 @@ pub struct Setup {
     pub rules: Vec<DestinationRule>,
     /// The virtual hosts besides the default one.
     pub vhosts: Vec<Box<str>>,
+    pub policies: Vec<Policy>,
+    /// What is declared at each start.
+    pub definitions: Option<Arc<Definitions>>,
     /// What whoever logs in may do; none: everything.
     pub rights: Option<Arc<Rights>>,
     pub auto_create: bool,
@@ -56,6 +59,8 @@ impl Setup {
             seed: 1,
             rules: Vec::new(),
             vhosts: Vec::new(),
+            policies: Vec::new(),
+            definitions: None,
             rights: None,
             auto_create: true,
             memory: u64::MAX / 2,
@@ -226,8 +231,10 @@ impl World {
                 boot: 7 + u64::from(self.boot),
                 loopback: offers.clone(),
                 elsewhere: offers.clone(),
-                destinations: Destinations::new(setup.rules.clone(), setup.auto_create),
+                destinations: Destinations::new(setup.rules.clone(), setup.auto_create)
+                    .with_policies(setup.policies.clone()),
                 vhosts: setup.vhosts.clone(),
+                definitions: setup.definitions.clone(),
                 memory: setup.memory,
                 transaction_timeout_us: setup.transaction_timeout_us,
             })

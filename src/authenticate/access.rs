@@ -18,6 +18,8 @@ pub const GUEST: &str = "guest";
 pub struct AccessRules {
     /// There is a users file.
     pub has_users: bool,
+    /// There are users whose passwords are known by hashes that are good for PLAIN alone.
+    pub has_hashes: bool,
     /// Anonymous clients are welcome from everywhere.
     pub allow_anonymous: bool,
 }
@@ -25,6 +27,9 @@ pub struct AccessRules {
 impl AccessRules {
     /// What is offered to a client, strongest first.
     pub fn mechanisms(self, loopback: bool) -> &'static [&'static str] {
+        if self.has_hashes {
+            return if self.anonymous(loopback) { &[PLAIN, ANONYMOUS] } else { &[PLAIN] };
+        }
         match (self.has_users, self.guest(loopback), self.anonymous(loopback)) {
             (true, _, true) => &[SCRAM, PLAIN, ANONYMOUS],
             (true, _, false) => &[SCRAM, PLAIN],
@@ -42,7 +47,7 @@ impl AccessRules {
 
     /// The user guest with the password guest is known.
     pub fn guest(self, loopback: bool) -> bool {
-        loopback && !self.has_users
+        loopback && !self.has_users && !self.has_hashes
     }
 }
 
@@ -53,7 +58,7 @@ mod tests {
     #[test]
     fn who_may_come_in() {
         let check = |has_users, allow_anonymous, loopback, expected: &str| {
-            let rules = AccessRules { has_users, allow_anonymous };
+            let rules = AccessRules { has_users, has_hashes: false, allow_anonymous };
             assert_eq!(rules.mechanisms(loopback).join(" "), expected, "{rules:?} loopback {loopback}");
             assert_eq!(rules.anonymous(loopback), expected.contains(ANONYMOUS));
         };
@@ -65,5 +70,10 @@ mod tests {
         check(true, false, false, "SCRAM-SHA-256 PLAIN");
         check(true, true, true, "SCRAM-SHA-256 PLAIN ANONYMOUS");
         check(true, true, false, "SCRAM-SHA-256 PLAIN ANONYMOUS");
+        for has_users in [false, true] {
+            let rules = AccessRules { has_users, has_hashes: true, allow_anonymous: false };
+            assert_eq!(rules.mechanisms(true), [PLAIN]);
+            assert!(!rules.guest(true));
+        }
     }
 }

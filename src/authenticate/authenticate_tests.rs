@@ -37,7 +37,7 @@ impl World {
         add_user(&file, "alice", "open sesame");
         let source = UsersSource::open(&file).unwrap();
         World {
-            authenticator: Authenticator::new(allow_anonymous, Some(source), [9; 32]),
+            authenticator: Authenticator::new(allow_anonymous, Some(source), BTreeMap::new(), [9; 32]),
             now: 1_000_000,
             folder,
         }
@@ -45,7 +45,11 @@ impl World {
 
     fn without_users(allow_anonymous: bool) -> World {
         let folder = tempfile::tempdir().unwrap();
-        World { authenticator: Authenticator::new(allow_anonymous, None, [9; 32]), now: 1_000_000, folder }
+        World {
+            authenticator: Authenticator::new(allow_anonymous, None, BTreeMap::new(), [9; 32]),
+            now: 1_000_000,
+            folder,
+        }
     }
 
     fn users_file(&self) -> PathBuf {

@@ -11,6 +11,7 @@ use corelane_shard::Rights;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::definitions::DefinedUser;
 use crate::users::{ITERATIONS, KEY_BYTES, Users, Verifier};
 
 /// Digests of right passwords that are kept. When full, all are forgotten.
@@ -19,6 +20,7 @@ const REMEMBERED_MAX: usize = 4096;
 /// The users of this process, and what is said about those it does not have.
 pub(super) struct Verifiers {
     users: Users,
+    defined: Arc<BTreeMap<String, DefinedUser>>,
     secret: [u8; KEY_BYTES],
     iterations: u32,
 }
@@ -30,10 +32,14 @@ pub(super) struct Remembered {
 }
 
 impl Verifiers {
-    pub(super) fn new(users: Users, secret: [u8; KEY_BYTES]) -> Verifiers {
+    pub(super) fn new(
+        users: Users,
+        defined: Arc<BTreeMap<String, DefinedUser>>,
+        secret: [u8; KEY_BYTES],
+    ) -> Verifiers {
         let known = users.names().next().and_then(|name| users.verifier(name));
         let iterations = known.map_or(ITERATIONS, |verifier| verifier.iterations);
-        Verifiers { users, secret, iterations }
+        Verifiers { users, defined, secret, iterations }
     }
 
     /// The verifier of a name, made up for an unknown one.
@@ -47,6 +53,9 @@ impl Verifiers {
     /// Whether this is the user's password.
     pub(super) fn accepts(&self, name: &str, password: &[u8], remembered: &mut Remembered) -> bool {
         let Some(verifier) = self.users.verifier(name) else {
+            if let Some(hash) = self.defined.get(name).and_then(|user| user.hash.as_ref()) {
+                return hash.accepts(password);
+            }
             let _ = self.made_up(name).accepts(password);
             return false;
         };
@@ -66,7 +75,8 @@ impl Verifiers {
 
     /// What a user may do; none: everything.
     pub(super) fn rights(&self, name: &str) -> Option<Arc<Rights>> {
-        self.users.rights(name).map(Arc::new)
+        let defined = || self.defined.get(name).filter(|_| self.users.verifier(name).is_none());
+        defined().map(|user| user.grants.rights()).or_else(|| self.users.rights(name)).map(Arc::new)
     }
 
     fn made_up(&self, name: &str) -> Verifier {

@@ -84,6 +84,13 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "FILE", env = "CORELANE_CONFIG")]
     config: Option<PathBuf>,
 
+    /// Definitions as RabbitMQ exports them, in JSON: what is not there yet is declared at the start
+    ///
+    /// Virtual hosts, users with RabbitMQ's hashes of their passwords (who log in with PLAIN or AMQPLAIN), permissions, exchanges,
+    /// queues, bindings, and policies for queues. What is there and differs stays and is warned about; nothing is deleted.
+    #[arg(long, value_name = "FILE", env = "CORELANE_DEFINITIONS")]
+    definitions: Option<PathBuf>,
+
     /// The users that may connect; see `corelane user`
     #[arg(long, value_name = "FILE", env = "CORELANE_USERS")]
     users: Option<PathBuf>,
@@ -225,6 +232,7 @@ impl ServeArguments {
             segment_size: self.segment_size,
             disk_free_min: self.disk_free_min,
             users: self.users,
+            definitions: self.definitions,
             allow_anonymous: self.allow_anonymous,
             auto_create: self.no_auto_create.map(|no| !no),
             max_frame_size: self.max_frame_size.map(|size| size as u32),
@@ -253,6 +261,9 @@ pub(super) fn run(arguments: ServeArguments, signals: io::Result<Signals>) -> an
     let signals = signals.context("signals cannot be listened for")?;
     let settings = arguments.clone().settings()?;
     start_log(&settings.log)?;
+    for warning in &settings.definitions_warnings {
+        tracing::warn!("definitions: {warning}");
+    }
     let authenticator = authenticator(&settings)?;
     let reread = Reread::new(arguments.config.clone(), move || arguments.clone().settings());
     match boot::serve(&settings, signals, authenticator, reread)? {
@@ -268,7 +279,7 @@ fn authenticator(settings: &ServeSettings) -> anyhow::Result<Authenticator> {
     }
     let mut secret = [0; 32];
     fill_random(&mut secret).context("the kernel gives no random bytes")?;
-    Ok(Authenticator::new(settings.access.allow_anonymous, source, secret))
+    Ok(Authenticator::new(settings.access.allow_anonymous, source, settings.defined_users.clone(), secret))
 }
 
 /// What is allowed, but gives passwords away.

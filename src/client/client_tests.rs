@@ -40,14 +40,14 @@ fn serve(users: Option<UsersSource>, size_max: u64) -> (Url, JoinHandle<Seen>) {
 fn serve_with(users: Option<UsersSource>, config: Config) -> (Url, JoinHandle<Seen>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    let rules = AccessRules { has_users: users.is_some(), allow_anonymous: false };
+    let rules = AccessRules { has_users: users.is_some(), has_hashes: false, allow_anonymous: false };
     let mechanisms = rules.mechanisms(true).iter().map(|name| Box::from(*name)).collect();
     let config = Config { sasl: Sasl::Server { mechanisms, required: true }, ..config };
     let thread = std::thread::spawn(move || {
         let broker = Broker {
             stream: listener.accept().unwrap().0,
             connection: Connection::server(Arc::new(config), 0),
-            authenticator: Authenticator::new(false, users, [1; 32]),
+            authenticator: Authenticator::new(false, users, Default::default(), [1; 32]),
             started: Instant::now(),
             queues: Vec::new(),
             taken: Vec::new(),

@@ -46,6 +46,7 @@ pub struct Layer {
     #[serde(alias = "disk_free_min", deserialize_with = "disk_free_min")]
     pub disk_free_min: Option<u64>,
     pub users: Option<PathBuf>,
+    pub definitions: Option<PathBuf>,
     #[serde(alias = "allow_anonymous")]
     pub allow_anonymous: Option<bool>,
     #[serde(alias = "auto_create")]
@@ -138,6 +139,7 @@ impl Layer {
         let mut layer = Layer::from_text(file, &text)?;
         let folder = file.parent().unwrap_or(Path::new(""));
         layer.users = layer.users.map(|users| folder.join(users));
+        layer.definitions = layer.definitions.map(|definitions| folder.join(definitions));
         layer.data_dir = layer.data_dir.map(|directory| folder.join(directory));
         Ok(layer)
     }
@@ -176,6 +178,7 @@ impl Layer {
             segment_size: self.segment_size.or(below.segment_size),
             disk_free_min: self.disk_free_min.or(below.disk_free_min),
             users: self.users.or(below.users),
+            definitions: self.definitions.or(below.definitions),
             allow_anonymous: self.allow_anonymous.or(below.allow_anonymous),
             auto_create: self.auto_create.or(below.auto_create),
             max_frame_size: self.max_frame_size.or(below.max_frame_size),

@@ -53,6 +53,7 @@ impl ServeSettings {
             elsewhere: self.offers(false, shards),
             destinations: self.destinations.clone(),
             vhosts: self.vhosts.clone(),
+            definitions: self.definitions.clone(),
             memory: self.limits.memory / shards as u64,
             transaction_timeout_us: self.limits.transaction_timeout_us.unwrap_or(0),
         }
@@ -60,7 +61,11 @@ impl ServeSettings {
 
     /// Which ways in are open.
     pub fn access_rules(&self) -> AccessRules {
-        AccessRules { has_users: self.access.users.is_some(), allow_anonymous: self.access.allow_anonymous }
+        AccessRules {
+            has_users: self.access.users.is_some(),
+            has_hashes: !self.defined_users.is_empty(),
+            allow_anonymous: self.access.allow_anonymous,
+        }
     }
 
     /// What connections are offered and held to, by where they come from.

@@ -78,6 +78,10 @@ fn fixed_differences(started: &ServeSettings, read: &ServeSettings) -> Vec<Strin
     let differences = [
         ("listen", started.listeners != read.listeners),
         ("vhosts", started.vhosts != read.vhosts),
+        (
+            "definitions",
+            started.definitions != read.definitions || started.defined_users != read.defined_users,
+        ),
         ("shards", started.shards != read.shards),
         ("cores", started.cores != read.cores),
         ("idle", started.idle != read.idle),

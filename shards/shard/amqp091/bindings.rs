@@ -85,14 +85,10 @@ impl Shard {
                 return;
             }
         };
-        let is_durable = self.queues.get(queue).is_some_and(|node| node.is_durable());
-        if bond.is_wanted {
-            if let Some(node) = self.queues.get_mut(queue) {
-                node.is_bound = true;
-            }
-            // A binding is of a queue that the journal knows.
-            self.define(queue);
-        }
+        let is_durable = match bond.is_wanted {
+            true => self.note_binding(queue),
+            false => self.queues.get(queue).is_some_and(|node| node.is_durable()),
+        };
         let uid = self.queues.uid(queue);
         let (vhost, _) = self.topology.place(name);
         let Bond { exchange, key, arguments, is_wanted } = bond;
@@ -102,6 +98,16 @@ impl Shard {
         let change = Box::new(if is_wanted { Change::Bind(binding) } else { Change::Unbind(binding) });
         let then = Then::Answer { mark, to, channel, reply: QueueReply::Done };
         self.propose(now, topology::Change::Exchanges { change, uid }, Some(then));
+    }
+
+    /// A queue is about to be bound. True if it is durable.
+    pub(crate) fn note_binding(&mut self, queue: QueueId) -> bool {
+        if let Some(node) = self.queues.get_mut(queue) {
+            node.is_bound = true;
+        }
+        // A binding is of a queue that the journal knows.
+        self.define(queue);
+        self.queues.get(queue).is_some_and(|node| node.is_durable())
     }
 
     /// A queue that was bound is deleted: its channel hears so when no shard leads to it any more.

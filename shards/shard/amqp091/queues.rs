@@ -17,6 +17,7 @@ use super::owners::Redeclaration;
 use super::reply_to::{REPLY_QUEUES, REPLY_TO};
 use crate::Shard;
 use crate::address::is_plain_name;
+use crate::defining::QueueDefinition;
 use crate::event::ConnectionSlot;
 use crate::limits::PURGE_STEPS_MAX;
 use crate::mail::{ConnectionId, Mail, Refusal};
@@ -277,6 +278,27 @@ impl Shard {
         }
         self.define(queue);
         Ok(queue)
+    }
+
+    /// A queue of this shard is there as it is defined, or it is said why not.
+    pub(crate) fn define_queue(
+        &mut self,
+        now: u64,
+        name: &str,
+        definition: &QueueDefinition,
+    ) -> Result<(), ChannelFault> {
+        check_name(vhost::plain(name), false)?;
+        let flags = (definition.durable, definition.auto_delete);
+        let arguments = Table::new(&definition.arguments);
+        let declared = Declared::read(name, flags, arguments, |_| {})?;
+        let declaration = Declaration { passive: false, exclusive: false, declared };
+        match self.queues.find(name).and_then(|queue| self.queues.get(queue)) {
+            Some(node) => check_equivalence(node, &declaration),
+            None => {
+                let made = self.make_declared(now, (self.index, ConnectionId(0)), name, declaration);
+                made.map(|_| ()).map_err(|refusal| ChannelFault::of(refusal, name))
+            }
+        }
     }
 
     fn delete_0_9_1(
