@@ -197,6 +197,16 @@ impl ChannelClient {
         self.call(channel, &basic::Consume { no_ack: true, ..consumer(name, tag) });
     }
 
+    /// With the arguments of a table that is encoded.
+    pub fn consume_with(&mut self, channel: SessionId, name: &str, tag: &'static str, arguments: &[u8]) {
+        self.call(channel, &basic::Consume { arguments: Table::new(arguments), ..consumer(name, tag) });
+    }
+
+    /// Asks for deliveries to stop, or to go on.
+    pub fn flow(&mut self, channel: SessionId, active: bool) {
+        self.call(channel, &channel::Flow { active });
+    }
+
     pub fn cancel(&mut self, channel: SessionId, tag: &'static str) {
         let consumer_tag = ShortStr::literal(tag);
         self.call(channel, &basic::Cancel { consumer_tag, no_wait: false });
@@ -212,6 +222,10 @@ impl ChannelClient {
 
     pub fn nack(&mut self, channel: SessionId, delivery_tag: u64, multiple: bool, requeue: bool) {
         self.call(channel, &basic::Nack { delivery_tag, multiple, requeue });
+    }
+
+    pub fn reject(&mut self, channel: SessionId, delivery_tag: u64, requeue: bool) {
+        self.call(channel, &basic::Reject { delivery_tag, requeue });
     }
 
     pub fn recover(&mut self, channel: SessionId) {
@@ -293,6 +307,7 @@ fn show(method: &Method<'_>) -> String {
         }
         Method::Basic(basic::Method::Nack(nack)) => format!("refused {}", nack.delivery_tag),
         Method::Channel(channel::Method::OpenOk(_)) => "opened".to_owned(),
+        Method::Channel(channel::Method::FlowOk(ok)) => format!("flow {}", ok.active),
         Method::Tx(tx::Method::SelectOk(_)) => "selected".to_owned(),
         Method::Tx(tx::Method::CommitOk(_)) => "committed".to_owned(),
         Method::Tx(tx::Method::RollbackOk(_)) => "rolled back".to_owned(),

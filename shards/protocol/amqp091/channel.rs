@@ -241,8 +241,7 @@ impl Connection {
                     channel.flow = flow.active;
                 }
                 self.write(number, &channel::FlowOk { active: flow.active });
-                let session = SessionId(number.into());
-                Ok(if flow.active { Step::Event(Event::SessionFlow { session }) } else { Step::Again })
+                Ok(Step::Event(Event::SessionFlow { session: SessionId(number.into()) }))
             }
             // Answers to what we did not ask any more are harmless.
             channel::Method::CloseOk(_) | channel::Method::FlowOk(_) => Ok(Step::Again),

@@ -46,7 +46,7 @@ pub enum Event<'a> {
     Disposition { session: SessionId, outcome: Outcome, transaction: bool },
     /// Server: a consumer that was at its prefetch limit may have more.
     LinkFlow { link: LinkId },
-    /// Server: the same for all consumers of a channel.
+    /// Server: all consumers of a channel may have more, or nothing for now.
     SessionFlow { session: SessionId },
     /// Server: the link is over.
     Detached { link: LinkId },

@@ -246,7 +246,7 @@ fn outcomes_within_a_transaction() {
 fn a_channel_that_takes_no_content() {
     check(
         "consume q=q tag=a noack; flow off; !ready l=1; !credit l=1; flow on; !ready l=1; flow-ok",
-        "* consume 1 l=1 q=q; > consume-ok tag=a; > channel.flow-ok off; = NoCredit; = 0
+        "* consume 1 l=1 q=q; > consume-ok tag=a; > channel.flow-ok off; * session-flow 1; = NoCredit; = 0
          > channel.flow-ok on; * session-flow 1; = Ready",
     );
 }
