@@ -13,7 +13,7 @@ use crate::error::BenchError;
 use crate::options::{Command, CompareOptions, Options, Workload};
 use crate::page;
 use crate::quantity;
-use crate::recipe::Started;
+use crate::recipe::{self, Started};
 use crate::report::{Row, table};
 use crate::run::Bench;
 
@@ -149,6 +149,7 @@ type Skipped = Vec<(String, String)>;
 
 fn start_peers(plan: &Plan, beside: &Path) -> Result<(Vec<Started>, Skipped), BenchError> {
     let cores = Cores::choose(plan.broker_core, plan.generator_core)?;
+    recipe::end_with_us().map_err(|error| BenchError::System { doing: "listening to signals", error })?;
     let within = plan.within.clone().unwrap_or_else(std::env::temp_dir);
     let (mut peers, mut skipped) = (Vec::new(), Vec::new());
     for peer in &plan.peers {

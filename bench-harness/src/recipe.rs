@@ -1,17 +1,21 @@
 //! How is another broker started and stopped? By a program that says where it is, and runs as long as it does.
 //!
 //! It prints lines `key=value` (`url`, `queue.PROTOCOL`, `version`, `confirm`) and then `ready=yes`. One that ends before that
-//! cannot be had here; the last line of its stderr is the reason. It has a process group of its own.
+//! cannot be had here; the last line of its stderr is the reason. It has a process group of its own, so a signal for us does not reach it:
+//! [`end_with_us`] sees to that.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::client::Protocol;
 use crate::disk::Folder;
@@ -22,6 +26,39 @@ use crate::subject::let_run;
 const READY_MAX: Duration = Duration::from_secs(300);
 const STOP_MAX: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Those that run, with their folders.
+static RUNNING: Mutex<Vec<(Pid, PathBuf)>> = Mutex::new(Vec::new());
+
+/// From now on a signal that ends this program ends those first that it has started.
+pub(crate) fn end_with_us() -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            // Kept locked: no other one is started any more.
+            let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+            for (group, folder) in running.iter() {
+                stop(*group);
+                let _ = fs::remove_dir_all(folder);
+            }
+            // As a shell tells that it was a signal.
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
+}
+
+/// Ends one with all that it has started.
+fn stop(group: Pid) {
+    let_run(Some(group.as_raw_nonzero().get()), true);
+    let _ = kill_process(group, Signal::TERM);
+    let deadline = Instant::now() + STOP_MAX;
+    while matches!(waitpid(Some(group), WaitOptions::NOHANG), Ok(None)) && Instant::now() < deadline {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    // Whoever is left of it.
+    let _ = kill_process_group(group, Signal::KILL);
+}
 
 /// A broker that runs, and stands still while it is not measured.
 pub(crate) struct Started {
@@ -39,7 +76,10 @@ impl Started {
         let errors = File::create(&log).map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
+        running.extend(Pid::from_raw(child.id() as i32).map(|group| (group, folder.path().to_owned())));
+        drop(running);
         let output = child.stdout.take();
         let mut started = Started { name: name.to_owned(), child, said: BTreeMap::new(), _folder: folder };
         let (sender, lines) = mpsc::channel();
@@ -84,15 +124,10 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let_run(self.group(), true);
-        if let Some(pid) = self.group().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
-            let deadline = Instant::now() + STOP_MAX;
-            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-                std::thread::sleep(LOOK_EVERY);
-            }
-            // Whoever is left of it.
-            let _ = kill_process_group(pid, Signal::KILL);
+        if let Some(own) = self.group().and_then(Pid::from_raw) {
+            let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+            stop(own);
+            running.retain(|(group, _)| *group != own);
         }
         let _ = self.child.wait();
     }

@@ -5,6 +5,7 @@
 mod support;
 
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 
@@ -16,6 +17,9 @@ fn bench(arguments: &str) -> (Option<i32>, String, String) {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const QUICK: &str = "--duration 100ms --warmup 10ms --rounds 2 --no-yardsticks";
 
@@ -99,4 +103,46 @@ fn errors_say_what_to_do() {
     let hung_up = std::thread::spawn(move || drop(silent.accept()));
     check(&format!("pingpong --url {address} --no-yardsticks"), 1, &["closed the connection", "--protocol"]);
     hung_up.join().unwrap();
+}
+
+/// One peer runs and stands still, another one is never ready: an interrupt ends both, and nothing of them stays.
+#[test]
+fn an_interrupted_comparison_ends_what_it_has_started() {
+    let folder = std::env::temp_dir().join(format!("corelane-bench-interrupted-{}", std::process::id()));
+    let within = folder.join("within");
+    std::fs::create_dir_all(&within).unwrap();
+    let peer = |name: &str, says: &str| {
+        let pid = folder.join(name);
+        let script = format!("echo $$ > {0}.new; mv {0}.new {0}; {says}; exec sleep 600", pid.display());
+        format!("[[peers]]\nname = {name:?}\nrecipe = [\"sh\", \"-c\", {script:?}]\n")
+    };
+    let plan = format!(
+        "workloads = [\"pingpong\"]\nwithin = {within:?}\n{}{}",
+        peer("ready", "echo ready=yes"),
+        peer("unready", "true")
+    );
+    std::fs::write(folder.join("plan.toml"), plan).unwrap();
+    let mut comparison = std::process::Command::new(env!("CARGO_BIN_EXE_corelane-bench"))
+        .arg("compare")
+        .arg(folder.join("plan.toml"))
+        .spawn()
+        .unwrap();
+    let mut started = 0;
+    let deadline = Instant::now() + PATIENCE;
+    while started < 2 {
+        assert!(Instant::now() < deadline, "the peers were not started");
+        assert!(comparison.try_wait().unwrap().is_none(), "the comparison ended by itself");
+        started = ["ready", "unready"].iter().filter(|name| folder.join(name).exists()).count();
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&comparison);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(comparison.wait().unwrap().code(), Some(130));
+    for name in ["ready", "unready"] {
+        let group = std::fs::read_to_string(folder.join(name)).unwrap().trim().parse().unwrap();
+        let group = rustix::process::Pid::from_raw(group).unwrap();
+        assert!(rustix::process::test_kill_process_group(group).is_err(), "{name} is left");
+    }
+    assert_eq!(std::fs::read_dir(&within).unwrap().count(), 0, "folders are left");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
