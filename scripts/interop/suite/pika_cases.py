@@ -13,10 +13,15 @@ def library(ctx):
     return importlib.import_module("pika")
 
 
-def connect(ctx):
+def connect(ctx, vhost="/", user="guest", password="guest"):
     pika = library(ctx)
     parameters = pika.ConnectionParameters(
-        ctx.broker.host, ctx.broker.port, socket_timeout=10, blocked_connection_timeout=10
+        ctx.broker.host,
+        ctx.broker.port,
+        vhost,
+        pika.PlainCredentials(user, password),
+        socket_timeout=10,
+        blocked_connection_timeout=10,
     )
     return pika.BlockingConnection(parameters)
 
