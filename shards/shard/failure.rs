@@ -1,6 +1,9 @@
 //! Why can a transaction not commit, and what is its peer told then?
 
-use crate::limits::{TRANSACTION_ACQUIRED_MAX, TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_WORK_MAX};
+use crate::limits::{
+    TRANSACTION_ACQUIRED_MAX, TRANSACTION_ANNOTATIONS_BYTES_MAX, TRANSACTION_KEPT_BYTES_MAX,
+    TRANSACTION_WORK_MAX,
+};
 use crate::mail::{PublishOutcome, Vote};
 
 /// Why a transaction cannot commit.
@@ -34,7 +37,8 @@ impl Failure {
             Failure::TooLarge => {
                 format!(
                     "rolled back: it has more than {TRANSACTION_WORK_MAX} pieces of work, or {TRANSACTION_ACQUIRED_MAX} \
-                     deliveries without an outcome, or its outcomes more than {TRANSACTION_ANNOTATIONS_BYTES_MAX} bytes of annotations"
+                     deliveries without an outcome, or its outcomes more than {TRANSACTION_ANNOTATIONS_BYTES_MAX} bytes of annotations, \
+                     or more than {TRANSACTION_KEPT_BYTES_MAX} bytes of it would be written on one shard"
                 )
             }
             Failure::LinkEnded => {
@@ -51,6 +55,7 @@ impl Vote {
             Vote::Yes { .. } => None,
             Vote::Late => Some(Failure::Late),
             Vote::QueueGone => Some(Failure::QueueGone),
+            Vote::TooLarge => Some(Failure::TooLarge),
         }
     }
 }

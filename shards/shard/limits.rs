@@ -162,6 +162,13 @@ pub const ALARM_OFF_EIGHTHS: u64 = 6;
 /// Messages and outcomes of one transaction. What goes beyond is refused, and the transaction can only roll back.
 pub const TRANSACTION_WORK_MAX: u32 = 1 << 20;
 
+/// What one transaction writes on one shard when it commits, in bytes: durable messages, and annotations of those that go back. A message that
+/// goes beyond is refused, and the transaction can only roll back. It is written as a whole, so this bounds what a journal writes at once.
+pub const TRANSACTION_KEPT_BYTES_MAX: u64 = 256 << 20;
+
+/// What is counted for each message and outcome of that, beside its own bytes.
+pub const TRANSACTION_RECORD_BYTES: u64 = 128;
+
 /// Deliveries that one transaction has acquired and that have no outcome. The link of the last one ends, with
 /// `amqp:resource-limit-exceeded`, and the transaction can only roll back.
 pub const TRANSACTION_ACQUIRED_MAX: usize = 1 << 16;

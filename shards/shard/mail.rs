@@ -303,6 +303,8 @@ pub enum Vote {
     /// A delivery was not its consumer's any more.
     Late,
     QueueGone,
+    /// It would write too much here.
+    TooLarge,
 }
 
 /// How a transaction ends.
@@ -394,9 +396,10 @@ impl PublishOutcome {
             PublishOutcome::Malformed => ("amqp:decode-error", "the message's sections could not be read"),
             PublishOutcome::NoTransaction => UNKNOWN_TRANSACTION,
             PublishOutcome::TransactionTimedOut => TIMED_OUT,
-            PublishOutcome::TransactionFull => {
-                ("amqp:resource-limit-exceeded", "the transaction has too many messages and outcomes")
-            }
+            PublishOutcome::TransactionFull => (
+                "amqp:resource-limit-exceeded",
+                "the transaction has too many messages and outcomes, or too many bytes of durable messages on one shard",
+            ),
             PublishOutcome::Denied => (
                 "amqp:unauthorized-access",
                 "the user has no permission to write where the message's `to` leads",

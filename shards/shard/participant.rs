@@ -11,7 +11,8 @@
 //!   that is still on its way;
 //! - work may come in either lane, so a decision says how many pieces were sent and is applied when all have arrived: nothing of a
 //!   connection that is gone stays behind;
-//! - who commits has been prepared in the same event or before.
+//! - who commits has been prepared in the same event or before;
+//! - what a part writes is bounded, as it is written as a whole: `kept_bytes ≤ transaction_kept_bytes_max` where it commits.
 
 use corelane_engine::{self as engine, Acquisition, Place, QueueId, Settled, Stored};
 use corelane_journal::{Position, TransactionName};
@@ -21,6 +22,7 @@ use hashbrown::HashMap;
 
 use crate::Shard;
 use crate::durability::Keeping;
+use crate::limits::TRANSACTION_RECORD_BYTES;
 use crate::mail::{Decision, Mail, Retirement, Settlement, TransactionKey, Vote};
 use crate::settle::encoded;
 use crate::statistics::since_stamp;
@@ -36,6 +38,8 @@ pub(crate) struct Participations {
 struct Participation {
     posted: Vec<Posted>,
     retired: Vec<Retired>,
+    /// What of it is to be written, in bytes.
+    kept_bytes: u64,
     /// Pieces of work that have come, done or refused.
     arrived: u32,
     /// The connection has gone, or rolls back, and so many pieces of work are to be waited for.
@@ -66,7 +70,7 @@ pub(crate) struct Posted {
     pub(crate) queue: QueueId,
     pub(crate) place: Place,
     /// The queue is a subscription: when it ends, it has no claim to the message.
-    may_go: bool,
+    pub(crate) may_go: bool,
 }
 
 /// A delivery that is settled when the transaction commits.
@@ -108,6 +112,11 @@ impl RetirementAnswers {
     }
 }
 
+/// What is counted for something of this size that is written.
+fn record_bytes(size: usize) -> u64 {
+    size as u64 + TRANSACTION_RECORD_BYTES
+}
+
 impl Participations {
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
@@ -144,9 +153,40 @@ impl Participations {
 
 /// Work.
 impl Shard {
-    /// A message of the transaction has its place in a queue, where nobody sees it.
-    pub(crate) fn note_posted(&mut self, key: TransactionKey, queue: QueueId, place: Place, may_go: bool) {
-        self.participations.by_key.entry(key).or_default().posted.push(Posted { queue, place, may_go });
+    /// A message of the transaction has its place in a queue, where nobody sees it. `kept`: its size, if it is to be written.
+    pub(crate) fn note_posted(&mut self, key: TransactionKey, posted: Posted, kept: Option<usize>) {
+        let part = self.participations.by_key.entry(key).or_default();
+        part.posted.push(posted);
+        part.kept_bytes += kept.map_or(0, record_bytes);
+    }
+
+    /// Whether a transaction may write one more message, of this size.
+    pub(crate) fn has_room_to_keep(&self, key: TransactionKey, size: usize) -> bool {
+        let kept = self.participations.by_key.get(&key).map_or(0, |part| part.kept_bytes);
+        kept + record_bytes(size) <= self.transaction_kept_bytes_max
+    }
+
+    fn note_retired(&mut self, key: TransactionKey, retired: Retired) {
+        let kept_bytes = self.kept_bytes_of(&retired);
+        let part = self.participations.by_key.entry(key).or_default();
+        part.retired.push(retired);
+        part.kept_bytes += kept_bytes;
+    }
+
+    /// What is written of it when the transaction commits, about.
+    fn kept_bytes_of(&self, retired: &Retired) -> u64 {
+        let Retired { queue, place, outcome, annotations, .. } = retired;
+        if self.durability.is_none() || !self.engine.is_kept_at(*queue, *place) {
+            return 0;
+        }
+        let annotations = match outcome {
+            engine::Outcome::Accepted => 0,
+            engine::Outcome::Released | engine::Outcome::Rejected | engine::Outcome::Modified { .. } => {
+                let added = annotations.as_ref().map_or(0, |annotations| annotations.len());
+                added + self.annotations_size(*queue, *place)
+            }
+        };
+        record_bytes(annotations)
     }
 
     /// A piece of work has come to its end here, whatever became of it. Called once for each that the connection's shard counted.
@@ -167,7 +207,9 @@ impl Shard {
         let browses = self.engine.browses(settlement.consumer);
         let retired = self.take_from_consumer(now, settlement, returned);
         let done = browses || retired.is_some();
-        self.participations.by_key.entry(key).or_default().retired.extend(retired);
+        if let Some(retired) = retired {
+            self.note_retired(key, retired);
+        }
         self.work_arrived(now, key);
         done
     }
@@ -229,8 +271,8 @@ impl Shard {
         match (vote, name) {
             (Vote::Yes { .. }, Some(name)) => return Vote::Yes { kept: self.write_part(key, name) },
             (Vote::Yes { .. }, None) => self.commit(now, key),
-            (Vote::Late | Vote::QueueGone, None) => self.roll_back(now, key),
-            (Vote::Late | Vote::QueueGone, Some(_)) => {}
+            (Vote::Late | Vote::QueueGone | Vote::TooLarge, None) => self.roll_back(now, key),
+            (Vote::Late | Vote::QueueGone | Vote::TooLarge, Some(_)) => {}
         }
         vote
     }
@@ -275,10 +317,11 @@ impl Shard {
         for settlement in settlements {
             let restored = IfRolledBack::Restored(settlement.acquisition);
             if let Some(retired) = self.take_from_consumer(now, settlement, restored) {
-                self.participations.by_key.entry(key).or_default().retired.push(retired);
+                self.note_retired(key, retired);
             }
         }
-        Vote::Yes { kept: false }
+        let kept = self.participations.by_key.get(&key).map_or(0, |part| part.kept_bytes);
+        if kept <= self.transaction_kept_bytes_max { Vote::Yes { kept: false } } else { Vote::TooLarge }
     }
 
     pub(crate) fn on_decide(&mut self, now: u64, from: usize, decision: Decision) {

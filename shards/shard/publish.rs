@@ -30,6 +30,7 @@ use crate::mail::{
 };
 use crate::management;
 use crate::message::Message;
+use crate::participant::Posted;
 use crate::producers::ProducerAt;
 use crate::protocol::Protocol;
 use crate::rights::{Object, Right};
@@ -362,9 +363,11 @@ impl Shard {
         }
         // A dead letter is not lost for want of room. What is moved or copied stays where it is.
         let is_new = producer.is_some() || matches!(timing, Timing::Standing { .. });
-        if keeping != Keeping::Not && is_new && self.takes_nothing() {
+        if keeping != Keeping::Not
+            && let Some(outcome) = self.why_not_kept(&message, is_new, transaction)
+        {
             self.forget(message);
-            return PublishOutcome::NoDisk;
+            return outcome;
         }
         message.arrive(now, keeping != Keeping::Not);
         let size = message.bytes().len();
@@ -390,7 +393,7 @@ impl Shard {
         self.statistics.note_in(queue, size);
         if let Some(key) = transaction {
             let may_go = self.queues.get(queue).is_some_and(|node| node.subscription.is_some());
-            self.note_posted(key, queue, place, may_go);
+            self.note_posted(key, Posted { queue, place, may_go }, (keeping != Keeping::Not).then_some(size));
         } else {
             self.keep_stored(queue, place, keeping, waits);
             if replaces {
@@ -404,6 +407,20 @@ impl Shard {
             self.make_wait(queue, producer);
         }
         PublishOutcome::Stored
+    }
+
+    /// Why a durable message is not taken, if it is not.
+    fn why_not_kept(
+        &self,
+        message: &Message,
+        is_new: bool,
+        transaction: Option<TransactionKey>,
+    ) -> Option<PublishOutcome> {
+        if is_new && self.takes_nothing() {
+            return Some(PublishOutcome::NoDisk);
+        }
+        let is_full = transaction.is_some_and(|key| !self.has_room_to_keep(key, message.bytes().len()));
+        is_full.then_some(PublishOutcome::TransactionFull)
     }
 
     /// A queue has refused a message: it dies, if the queue is full and wants that. Nobody was promised anything, so it is kept no

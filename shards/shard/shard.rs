@@ -77,6 +77,8 @@ pub struct ShardConfig {
     pub memory: u64,
     /// How long a transaction may have work and not be discharged; 0: for ever. Then it is rolled back.
     pub transaction_timeout_us: u64,
+    /// Bytes that one transaction may write to the journal of this shard: `limits::TRANSACTION_KEPT_BYTES_MAX`, or less.
+    pub transaction_kept_bytes_max: u64,
 }
 
 /// The result of a turn.
@@ -118,6 +120,7 @@ pub struct Shard {
     pub(crate) targets: HomeTargets,
     pub(crate) participations: Participations,
     pub(crate) transaction_timeout_us: u64,
+    pub(crate) transaction_kept_bytes_max: u64,
     /// When to look whether one of a connection's transactions takes too long: one for each connection that is there, at most.
     pub(crate) transaction_deadlines: BTreeSet<(u64, ConnectionSlot)>,
     /// Links with a consumer elsewhere whose home is to be told something when the turn ends.
@@ -230,6 +233,7 @@ impl Shard {
             targets: HomeTargets::new(),
             participations: Participations::default(),
             transaction_timeout_us: config.transaction_timeout_us,
+            transaction_kept_bytes_max: config.transaction_kept_bytes_max,
             transaction_deadlines: BTreeSet::new(),
             targets_due: Vec::new(),
             continuing: VecDeque::new(),

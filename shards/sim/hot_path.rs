@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use corelane_protocol::amqp10::{self, LinkId};
 use corelane_protocol::amqp091;
+use corelane_shard::limits::TRANSACTION_KEPT_BYTES_MAX;
 use corelane_shard::{ConnectionSlot, Destinations, Effect, Event, Offers, Peer, Shard, ShardConfig, Socket};
 use corelane_wire::amqp10::{Header, Properties, Value};
 
@@ -87,6 +88,7 @@ impl HotPath {
             definitions: None,
             memory: 1 << 40,
             transaction_timeout_us: 0,
+            transaction_kept_bytes_max: TRANSACTION_KEPT_BYTES_MAX,
         });
         let now = 1_000_000_000_000_000;
         let count = crowd.map_or(0, |(_, count)| count);

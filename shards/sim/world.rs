@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use corelane_protocol::amqp10::{self, Sasl};
 use corelane_protocol::amqp091;
+use corelane_shard::limits::TRANSACTION_KEPT_BYTES_MAX;
 use corelane_shard::{
     BackupRefusal, Barrier, ConnectionSlot, Definitions, DestinationRule, Destinations, Effect, Event, Image,
     Lane, Mail, Offers, Peer, Policy, Rights, SaslReply, Shard, ShardConfig, Socket, home_shard,
@@ -38,6 +39,8 @@ pub struct Setup {
     pub message_size_max: u64,
     /// How long a transaction may hold messages; 0: for ever.
     pub transaction_timeout_us: u64,
+    /// Bytes that a transaction may write on one shard.
+    pub transaction_kept_bytes_max: u64,
     /// First delivery and transfer numbers of both sides.
     pub serial_first: u32,
     /// Transfers that a client takes before it opens its window again.
@@ -66,6 +69,7 @@ impl Setup {
             memory: u64::MAX / 2,
             message_size_max: amqp10::Config::default().max_message_size,
             transaction_timeout_us: 300_000_000,
+            transaction_kept_bytes_max: TRANSACTION_KEPT_BYTES_MAX,
             serial_first: 0,
             client_window: 2048,
             login: false,
@@ -237,6 +241,7 @@ impl World {
                 definitions: setup.definitions.clone(),
                 memory: setup.memory,
                 transaction_timeout_us: setup.transaction_timeout_us,
+                transaction_kept_bytes_max: setup.transaction_kept_bytes_max,
             })
         };
         self.shards = (0..setup.shards).map(shard).collect();

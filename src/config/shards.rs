@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use corelane_protocol::amqp10::{Config, Sasl};
 use corelane_protocol::amqp091;
+use corelane_shard::limits::TRANSACTION_KEPT_BYTES_MAX;
 use corelane_shard::quantity::show_size;
 use corelane_shard::{Offers, ShardConfig};
 use corelane_wire::amqp10::{MapWriter, Value};
@@ -56,6 +57,7 @@ impl ServeSettings {
             definitions: self.definitions.clone(),
             memory: self.limits.memory / shards as u64,
             transaction_timeout_us: self.limits.transaction_timeout_us.unwrap_or(0),
+            transaction_kept_bytes_max: TRANSACTION_KEPT_BYTES_MAX,
         }
     }
 

@@ -353,6 +353,13 @@ impl Shard {
         }
     }
 
+    /// Bytes of annotations that outcomes have added to the message at this place, with what it had.
+    pub(crate) fn annotations_size(&self, queue: QueueId, place: Place) -> usize {
+        let Some(durability) = &self.durability else { return 0 };
+        let stored = self.engine.message_at(queue, place);
+        stored.map_or(0, |stored| durability.overflow.annotations_in(Source { queue, place }, stored).len())
+    }
+
     /// The annotations of a message that was not in memory, in the order in which they came.
     pub(super) fn take_annotations(&mut self, queue: QueueId, place: Place) -> Vec<Annotations> {
         let Some(durability) = &mut self.durability else { return Vec::new() };

@@ -339,3 +339,27 @@ fn a_transaction_that_takes_too_long_ends_with_its_channel() {
     stage.check(|_, _| {}, &["channel closed: 406"]);
     stage.check_ready([0, 0]);
 }
+
+#[test]
+fn a_transaction_that_would_write_too_much_is_rolled_back() {
+    let disk = Some(DiskSetup::default());
+    let setup = Setup { transaction_kept_bytes_max: 50_000, verify: true, disk, ..Setup::new(2) };
+    let mut stage = Stage::with(setup);
+    let durable = Properties { delivery_mode: Some(2), ..Properties::default() };
+    let body = "b".repeat(20_000);
+    for shard in [0, 1] {
+        let queue = names_homed_at(shard, 2).nth(1).expect("one of many");
+        stage.witness(|client, channel| client.declare_durable(channel, &queue, &[]));
+        let publish = |client: &mut ChannelClient, channel| {
+            client.publish_to(channel, ("", &queue), &durable, &body, false)
+        };
+        (0..2).for_each(|_| stage.check(publish, &[]));
+        stage.check(commit, &["committed"]);
+        (0..3).for_each(|_| stage.check(publish, &[]));
+        stage.check(commit, &["channel closed: 406"]);
+        let seen = stage.witness(|client, channel| client.look(channel, &queue));
+        assert_eq!(seen, [format!("declared {queue} 2 0")]);
+        stage.teller = open(&mut stage.world, 0);
+        stage.check(|client, channel| client.select(channel), &["selected"]);
+    }
+}

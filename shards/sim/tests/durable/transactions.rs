@@ -2,7 +2,7 @@
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_sim::{DiskSetup, ReceiverOptions, SenderOptions, Setup};
-use corelane_wire::amqp10::{DeliveryState, Encode, Modified, Outcome, write_data};
+use corelane_wire::amqp10::{DeliveryState, Encode, Map, MapWriter, Modified, Outcome, Value, write_data};
 
 use crate::{Stage, bodies, durable, name_at, rule};
 
@@ -345,5 +345,111 @@ fn decisions_that_all_have_done_are_forgotten() {
     assert!(stage.world.disks[0].freed > 10, "{}", stage.world.disks[0].freed);
     for disk in &stage.world.disks {
         assert!(disk.segments().len() <= 8, "{:?}", disk.segments());
+    }
+}
+
+/// A client, on this shard, with a transaction.
+fn declare(stage: &mut Stage, connects: usize) -> (LinkId, u32) {
+    stage.client = stage.world.connect(connects);
+    let coordinator = stage.world.clients[stage.client].attach_coordinator("txn", &[]);
+    (coordinator, declare_on(stage, coordinator))
+}
+
+fn declare_on(stage: &mut Stage, coordinator: LinkId) -> u32 {
+    let token = stage.world.clients[stage.client].declare(coordinator);
+    stage.world.run();
+    stage.outcome(token).strip_prefix("declared ").expect("there is room").parse().expect("a number")
+}
+
+/// Sends durable messages of this size inside a transaction. What became of each.
+fn send_in(stage: &mut Stage, link: LinkId, number: u32, sizes: &[usize]) -> Vec<String> {
+    let mut outcomes = Vec::new();
+    for size in sizes {
+        let mut bytes = Vec::new();
+        durable().encode(&mut bytes);
+        write_data(&mut bytes, &vec![b'm'; *size]);
+        let token = stage.world.clients[stage.client].send_bytes_in(link, number, &bytes);
+        stage.world.run();
+        outcomes.push(outcome_within(stage, token));
+    }
+    outcomes
+}
+
+/// Without the transaction that it names.
+fn outcome_within(stage: &Stage, token: u64) -> String {
+    stage.outcome(token).split(" in ").next().unwrap_or_default().to_owned()
+}
+
+fn discharge(stage: &mut Stage, coordinator: LinkId, number: u32) -> String {
+    let token = stage.world.clients[stage.client].discharge(coordinator, number, false);
+    stage.world.run();
+    stage.outcome(token).to_owned()
+}
+
+#[test]
+fn what_a_transaction_writes_on_a_shard_is_bounded() {
+    const FULL: &str = "rejected amqp:resource-limit-exceeded";
+    for connects in [0, 1] {
+        let setup = Setup { transaction_kept_bytes_max: 100_000, ..Setup::durable(2, 1) };
+        let mut stage = Stage::with(&setup);
+        let queues = [name_at(0, 2), name_at(1, 2)];
+        let (coordinator, number) = declare(&mut stage, connects);
+        let senders = [stage.sender(&queues[0]), stage.sender(&queues[1])];
+        for sender in senders {
+            assert_eq!(send_in(&mut stage, sender, number, &[30_000; 3]), ["accepted"; 3]);
+        }
+        // What is not written does not count.
+        let token = stage.world.clients[stage.client].send_in(senders[0], number, &"t".repeat(30_000));
+        assert_eq!(discharge(&mut stage, coordinator, number), "accepted", "each shard has its share");
+        assert_eq!(outcome_within(&stage, token), "accepted");
+        assert_eq!([stage.take(&queues[0]).len(), stage.take(&queues[1]).len()], [4, 3]);
+        for sender in senders {
+            let number = declare_on(&mut stage, coordinator);
+            let outcomes = send_in(&mut stage, sender, number, &[30_000, 30_000, 60_000, 10_000]);
+            assert_eq!(outcomes, ["accepted", "accepted", FULL, "accepted"], "from {connects}");
+            assert_eq!(discharge(&mut stage, coordinator, number), "rejected amqp:transaction:rollback");
+        }
+        assert_eq!(stage.crash().messages(), 0);
+        assert!(queues.iter().all(|queue| stage.take(queue).is_empty()));
+    }
+}
+
+/// What goes back is written with its annotations.
+#[test]
+fn what_goes_back_in_a_transaction_is_counted_as_well() {
+    for shards in [1, 2] {
+        let setup = Setup { transaction_kept_bytes_max: 20_000, ..Setup::durable(shards, 1) };
+        let mut stage = Stage::with(&setup);
+        let queue = name_at(0, shards);
+        stage.send(&queue, &["1", "2", "3", "4"]);
+        let receiver = stage.receiver(&queue);
+        let mut annotations = Vec::new();
+        let mut map = MapWriter::new(&mut annotations);
+        map.symbol("x-opt-note", &Value::String(&"n".repeat(9_000)));
+        map.finish();
+        let message_annotations = Map::decode(&annotations).ok();
+        for received in stage.receive(receiver, 4) {
+            let modified = Modified { message_annotations, ..Modified::default() };
+            stage.settle(&received, &DeliveryState::Modified(modified));
+        }
+        stage.world.clients[stage.client].detach(receiver);
+        stage.world.run();
+        for (outcome, count, expect) in [
+            (Outcome::Released, 2, "accepted"),
+            (Outcome::Released, 3, "rejected amqp:transaction:rollback"),
+            (Outcome::Rejected { error: None }, 3, "rejected amqp:transaction:rollback"),
+            (Outcome::Accepted, 4, "accepted"),
+        ] {
+            let (coordinator, number) = declare(&mut stage, shards - 1);
+            let receiver = stage.receiver(&queue);
+            for received in stage.receive(receiver, count) {
+                stage.world.clients[stage.client].settle_in(receiver, received.delivery_id, number, outcome);
+            }
+            stage.world.run();
+            assert_eq!(discharge(&mut stage, coordinator, number), expect, "{outcome:?}, {count}");
+            stage.world.clients[stage.client].detach(receiver);
+            stage.world.run();
+        }
+        assert_eq!(stage.crash().messages(), 0);
     }
 }
