@@ -3,7 +3,7 @@
 //! Between our close and the peer's close-ok all else on the channel is passed over (§1.4.2.5), so its number is free only then.
 
 use corelane_wire::amqp091::{
-    Frame, FrameKind, Method, MethodId, ReplyCode, ShortStr, access, basic, channel, confirm, tx,
+    Frame, FrameKind, Method, MethodId, ReplyCode, ShortStr, access, basic, channel, confirm, queue, tx,
 };
 
 use super::confirms::Confirms;
@@ -28,6 +28,8 @@ pub(super) struct Channel {
     /// What the caller has yet to answer.
     pub(super) pending: Option<Pending>,
     pub(super) parked: Parked,
+    /// Frames that tell of the ends of consumers, and wait for the answer to a deletion that the channel has asked for.
+    pub(super) cancels: Vec<u8>,
     /// A message of which frames are still to come.
     pub(super) incoming: Option<Incoming>,
     pub(super) mode: Mode,
@@ -96,6 +98,7 @@ impl Channel {
             links: Vec::new(),
             pending: None,
             parked: Parked::default(),
+            cancels: Vec::new(),
             incoming: None,
             mode: Mode::Plain,
             published: 0,
@@ -118,6 +121,11 @@ impl Channel {
         let span =
             self.sent.first_id().map_or(0, |first| (self.delivery_tag_next as u32).wrapping_sub(first));
         self.sent.count() < unsettled_max && u64::from(span) < UNSETTLED_SPAN_MAX
+    }
+
+    /// It has asked for a queue to be deleted, and is not answered.
+    pub(super) fn deletes(&self) -> bool {
+        self.pending.is_some_and(|pending| pending.method == queue::Delete::ID)
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -435,6 +443,7 @@ impl Connection {
         self.retire_links(number);
         let Some(channel) = self.channel_mut(number) else { return };
         channel.pending = None;
+        channel.cancels = Vec::new();
         let parked = std::mem::take(&mut channel.parked);
         self.parked_size -= parked.size();
     }

@@ -27,6 +27,9 @@ impl Connection {
         if !pending.no_wait {
             self.write_reply(number, pending.method, reply);
         }
+        if let Some(channel) = self.channels.get_mut(usize::from(number)).and_then(Option::as_deref_mut) {
+            self.output.append(&mut std::mem::take(&mut channel.cancels));
+        }
     }
 
     /// Server: tells the client that we do not read what it publishes, and why, or that we read again (`None`). Clients that would

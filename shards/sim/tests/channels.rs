@@ -257,6 +257,14 @@ fn consumers_and_publishers_hear_that_their_queue_is_gone() {
         check(&mut world, number, &["cancel tag"]);
         client(&mut world, other).purge(others, queue);
         check(&mut world, other, &["channel closed: 404"]);
+        // Who deletes it and consumes from it is answered first.
+        let (third, thirds) = open(&mut world, 0);
+        client(&mut world, third).declare(thirds, queue, false);
+        client(&mut world, third).consume(thirds, queue, "tag", false);
+        world.run();
+        client(&mut world, third).take_seen();
+        client(&mut world, third).delete(thirds, queue, false);
+        check(&mut world, third, &["deleted 0", "cancel tag"]);
         // s43: nothing of it is left.
         client(&mut world, number).declare(channel, queue, false);
         client(&mut world, number).consume(channel, queue, "tag", false);

@@ -152,6 +152,25 @@ fn s33_a_consumer_whose_queue_is_gone() {
 }
 
 #[test]
+fn who_deletes_a_queue_is_answered_before_its_consumers_end() {
+    let cancels = "header; start-ok cancels; tune-ok; c.open; open; open ch=2; consume q=q tag=a; consume q=q tag=b; consume ch=2 q=q tag=c";
+    // Another channel has asked for nothing.
+    check_with(
+        config(),
+        cancels,
+        "!manual; delete q=q; !cancel l=2; !cancel l=3; !cancel l=4; !reply removed=7",
+        "* request 1 QueueDelete; * detached l=2; * detached l=3; > ch=2 cancel tag=c; * detached l=4
+         > queue.delete-ok 7; > cancel tag=a; > cancel tag=b",
+    );
+    check_with(
+        config(),
+        cancels,
+        "!manual; delete q=q nowait; !cancel l=2; !reply removed=7; !cancel l=3",
+        "* request 1 QueueDelete; * detached l=2; > cancel tag=a; > cancel tag=b; * detached l=3",
+    );
+}
+
+#[test]
 fn tags_of_consumers() {
     check(
         "consume q=q; consume q=q tag=amq.ctag-1.3; consume q=q; consume q=q; open ch=2; consume ch=2 q=q tag=amq.ctag-1.3",
