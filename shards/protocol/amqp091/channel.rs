@@ -151,12 +151,12 @@ impl Connection {
 
     #[inline]
     pub(super) fn channel(&self, number: u16) -> Option<&Channel> {
-        self.channels.get(usize::from(number))?.as_deref()
+        self.channels.get(number)
     }
 
     #[inline]
     pub(super) fn channel_mut(&mut self, number: u16) -> Option<&mut Channel> {
-        self.channels.get_mut(usize::from(number))?.as_deref_mut()
+        self.channels.get_mut(number)
     }
 
     #[inline]
@@ -266,7 +266,7 @@ impl Connection {
         }
         self.retire_channel(number);
         self.write(number, &channel::CloseOk {});
-        self.channels[usize::from(number)] = None;
+        self.channels.remove(number);
         let error = error_of(close.reply_code, close.reply_text);
         Step::Event(Event::Ended { session: SessionId(number.into()), error })
     }
@@ -351,10 +351,13 @@ impl Connection {
     }
 
     fn open<'a>(&mut self, number: u16) -> Result<Step<'a>, Fault> {
-        if number > self.peer.channel_max {
-            let text =
-                format!("channel {number} is above the negotiated channel_max ({})", self.peer.channel_max);
-            return Err(Fault::new(ReplyCode::ChannelError, text).by(channel::Open::ID));
+        // It is how many there are that counts, whatever their numbers are.
+        let (count, channel_max) = (self.channels.count(), self.peer.channel_max);
+        if count >= usize::from(channel_max) {
+            let text = format!(
+                "number of channels opened ({count}) has reached the negotiated channel_max ({channel_max})"
+            );
+            return Err(Fault::new(ReplyCode::NotAllowed, text).by(channel::Open::ID));
         }
         if self.links.len() >= self.config.links_max {
             return Err(fault::links().by(channel::Open::ID));
@@ -370,11 +373,7 @@ impl Connection {
     }
 
     pub(super) fn insert_channel(&mut self, number: u16, state: ChannelState) {
-        let index = usize::from(number);
-        if self.channels.len() <= index {
-            self.channels.resize_with(index + 1, || None);
-        }
-        self.channels[index] = Some(Box::new(Channel::new(state)));
+        self.channels.insert(number, Channel::new(state));
     }
 
     /// Looks for close-ok among what the peer sent before it saw our close.
@@ -386,7 +385,7 @@ impl Connection {
         let Ok(Method::Channel(method)) = Method::decode(frame.payload) else { return Ok(Step::Again) };
         match method {
             channel::Method::CloseOk(_) => {
-                self.channels[usize::from(number)] = None;
+                self.channels.remove(number);
                 if self.side == Side::Client {
                     let session = SessionId(number.into());
                     return Ok(Step::Event(Event::Ended { session, error: None }));
@@ -404,7 +403,7 @@ impl Connection {
                 if self.side == Side::Server
                     && self.channel(number).is_some_and(|it| it.state == ChannelState::CloseCrossed) =>
             {
-                self.channels[usize::from(number)] = None;
+                self.channels.remove(number);
                 self.open(number)
             }
             channel::Method::Open(_)

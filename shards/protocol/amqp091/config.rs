@@ -10,7 +10,7 @@ pub struct Config {
     pub virtual_host: Box<str>,
     /// Largest frame in bytes that we take; at least 4096 is used. A peer that chooses less gets less.
     pub frame_max: u32,
-    /// Highest channel number that we take. A peer above it ends its connection.
+    /// Channels that may be open at one time, whatever their numbers are. A peer that opens more ends its connection.
     pub channel_max: u16,
     /// Seconds between a peer's heartbeats that we propose; 0: none. A client decides.
     pub heartbeat: u16,

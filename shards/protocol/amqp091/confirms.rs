@@ -169,7 +169,7 @@ impl Connection {
     }
 
     pub(super) fn write_confirms_of(&mut self, number: u16) {
-        let Some(channel) = self.channels.get_mut(usize::from(number)).and_then(Option::as_deref_mut) else {
+        let Some(channel) = self.channels.get_mut(number) else {
             return;
         };
         let (confirms, out) = (&mut channel.confirms, &mut self.output);

@@ -15,6 +15,7 @@ use hashbrown::HashTable;
 use slab::Slab;
 
 use super::channel::Channel;
+use super::channels::Channels;
 use super::config::Config;
 use super::content::Assembly;
 use super::event::{Error, ErrorSpec, Event, Outcome};
@@ -40,8 +41,7 @@ pub struct Connection {
     /// Why we close, for the caller.
     fault: Option<Fault>,
 
-    /// By number; 0 is never used.
-    pub(super) channels: Vec<Option<Box<Channel>>>,
+    pub(super) channels: Channels,
     /// By [`LinkId`].
     pub(super) links: Slab<Link>,
     /// Slots of consumers by channel and tag, and of links that get by channel and queue.
@@ -184,7 +184,7 @@ impl Connection {
             output: Vec::new(),
             queue: VecDeque::new(),
             fault: None,
-            channels: Vec::new(),
+            channels: Channels::default(),
             links: Slab::new(),
             names: HashTable::new(),
             tag_last: 0,
@@ -434,7 +434,7 @@ impl Connection {
         if self.phase == Phase::Open && self.has_unfinished() {
             return Step::Stalled;
         }
-        if self.channels.iter().any(Option::is_some) {
+        if self.channels.count() > 0 {
             self.write_confirms();
             self.retire_all();
             return Step::Later;
@@ -488,17 +488,17 @@ impl Connection {
 
     /// Whether something that the peer has sent waits for the caller.
     fn has_unfinished(&self) -> bool {
-        self.channels.iter().flatten().any(|channel| channel.pending.is_some() || channel.parked.has_frames())
+        self.channels.iter().any(|(_, channel)| channel.pending.is_some() || channel.parked.has_frames())
     }
 
     /// Tells of every link and channel, and frees them.
     fn retire_all(&mut self) {
-        for number in 0..self.channels.len() as u16 {
-            let Some(channel) = self.channel(number) else { continue };
-            if !channel.is_closing() || self.side == Side::Client {
-                self.retire_channel(number);
-                self.queue.push_back(Queued::Ended { session: number, error: None });
-            }
+        let is_told = |channel: &Channel| !channel.is_closing() || self.side == Side::Client;
+        let told = self.channels.iter().filter(|(_, channel)| is_told(channel));
+        let told: Vec<u16> = told.map(|(number, _)| number).collect();
+        for number in told {
+            self.retire_channel(number);
+            self.queue.push_back(Queued::Ended { session: number, error: None });
         }
         self.channels.clear();
         self.resumable.clear();

@@ -8,6 +8,9 @@ pub const FRAME_BEFORE_OPEN_MAX: u32 = 16_384;
 /// Challenges of one login. A peer that wants more is refused.
 pub const SASL_ROUNDS_MAX: u32 = 8;
 
+/// Channels numbered below this are found in a list, others more slowly.
+pub const CHANNELS_NEAR: usize = 2048;
+
 /// Queues that a channel has got from and that are remembered although no delivery of theirs waits for an acknowledgement. The one
 /// longest unused is forgotten for a further one.
 pub const GETTERS_IDLE_MAX: usize = 8;

@@ -128,7 +128,7 @@ impl Connection {
             let consumer_tag = ShortStr::new(&consumer.tag).unwrap_or_default();
             let cancel = basic::Cancel { consumer_tag, no_wait: true };
             // Who deletes a queue under its own consumers hears first that it is gone: clients take no other method for the answer.
-            let channel = self.channels.get_mut(usize::from(number)).and_then(Option::as_deref_mut);
+            let channel = self.channels.get_mut(number);
             let out = match channel.filter(|channel| channel.deletes()) {
                 Some(channel) => &mut channel.cancels,
                 None => &mut self.output,

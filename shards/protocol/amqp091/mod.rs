@@ -20,6 +20,7 @@
 //! [`Connection::has_parked`], then, if it [`Connection::is_full`], `receive` with the bytes left over.
 
 mod channel;
+mod channels;
 mod client;
 mod config;
 mod confirms;

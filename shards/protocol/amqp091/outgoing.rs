@@ -69,7 +69,7 @@ impl Connection {
         }
         let entry = &mut self.links[slot];
         let number = entry.channel;
-        let Some(channel) = self.channels.get_mut(usize::from(number)).and_then(Option::as_deref_mut) else {
+        let Some(channel) = self.channels.get_mut(number) else {
             return Progress::NotReady(SendReadiness::Detached);
         };
         let delivery_tag = channel.delivery_tag_next;

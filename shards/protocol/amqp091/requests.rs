@@ -27,7 +27,7 @@ impl Connection {
         if !pending.no_wait {
             self.write_reply(number, pending.method, reply);
         }
-        if let Some(channel) = self.channels.get_mut(usize::from(number)).and_then(Option::as_deref_mut) {
+        if let Some(channel) = self.channels.get_mut(number) {
             self.output.append(&mut std::mem::take(&mut channel.cancels));
         }
     }

@@ -69,7 +69,7 @@ impl Connection {
     #[inline]
     fn remove_sent(&mut self, number: u16, position: Position, sent: Sent) {
         let unsettled_max = self.config.unsettled_max;
-        let Some(channel) = self.channels.get_mut(usize::from(number)).and_then(Option::as_deref_mut) else {
+        let Some(channel) = self.channels.get_mut(number) else {
             return;
         };
         let had_room = channel.has_room(unsettled_max);
@@ -155,7 +155,7 @@ impl Connection {
 
     /// Tells of the transaction's outcomes, then asks the caller to commit.
     pub(super) fn commit<'a>(&mut self, number: u16) -> Step<'a> {
-        let Some(Some(channel)) = self.channels.get(usize::from(number)) else { return Step::Again };
+        let Some(channel) = self.channels.get(number) else { return Step::Again };
         if channel.sent_within > 0 {
             let session = number;
             let queue = &mut self.queue;

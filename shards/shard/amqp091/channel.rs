@@ -8,6 +8,8 @@
 //! - a channel has at most one request that is not answered, and `asks` is its number;
 //! - `exclusive` has every queue that lives as long as the connection, but for those that were deleted meanwhile.
 
+use std::collections::BTreeMap;
+
 use corelane_protocol::amqp091::{self, Event, LinkId, Request, SessionId};
 use corelane_wire::amqp091::{ReplyCode, ShortStr, queue};
 
@@ -26,8 +28,8 @@ use crate::vhost::InVhost;
 /// The channels of a connection, and what lives as long as it does.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
-    /// By session.
-    list: Vec<Option<Channel>>,
+    /// By session, which is the number that the peer has chosen: it may be a high one.
+    list: BTreeMap<u32, Channel>,
     /// Requests so far.
     requests: u32,
     /// Channels with something that waits, and what waits no more.
@@ -134,28 +136,23 @@ impl ChannelFault {
 
 impl Channels {
     fn channel_mut(&mut self, session: SessionId) -> Option<&mut Channel> {
-        self.list.get_mut(session.0 as usize)?.as_mut()
+        self.list.get_mut(&session.0)
     }
 
     fn open(&mut self, session: SessionId, publisher: LinkId) {
-        let index = session.0 as usize;
-        if self.list.len() <= index {
-            self.list.resize_with(index + 1, || None);
-        }
-        self.list[index] = Some(Channel { publisher, asks: None, waiting: None, reply_to: None });
+        self.list.insert(session.0, Channel { publisher, asks: None, waiting: None, reply_to: None });
     }
 
     /// What it had waiting is not done.
     fn close(&mut self, session: SessionId) -> Option<Waiting> {
-        let channel = self.list.get_mut(session.0 as usize).and_then(Option::take);
-        let waiting = channel.and_then(|channel| channel.waiting);
+        let waiting = self.list.remove(&session.0).and_then(|channel| channel.waiting);
         self.waiting_count -= usize::from(waiting.is_some());
         waiting
     }
 
     /// The link that a channel publishes on.
     pub(super) fn publisher(&self, session: SessionId) -> Option<LinkId> {
-        Some(self.list.get(session.0 as usize)?.as_ref()?.publisher)
+        Some(self.list.get(&session.0)?.publisher)
     }
 
     /// Where the replies for a channel go.
@@ -172,10 +169,8 @@ impl Channels {
     }
 
     pub(crate) fn session_of(&self, publisher: LinkId) -> Option<SessionId> {
-        let is_meant = |channel: &Option<Channel>| {
-            channel.as_ref().is_some_and(|channel| channel.publisher == publisher)
-        };
-        self.list.iter().position(is_meant).map(|index| SessionId(index as u32))
+        let mut meant = self.list.iter().filter(|(_, channel)| channel.publisher == publisher);
+        meant.next().map(|(&number, _)| SessionId(number))
     }
 
     /// This link's messages are answered. True if something has waited for that.
@@ -183,7 +178,7 @@ impl Channels {
         if self.waiting_count == 0 {
             return false;
         }
-        let channel = self.list.iter_mut().flatten().find(|channel| channel.publisher == publisher);
+        let channel = self.list.values_mut().find(|channel| channel.publisher == publisher);
         let waiting = channel.and_then(|channel| channel.waiting.take());
         self.waiting_count -= usize::from(waiting.is_some());
         self.due.extend(waiting);

@@ -125,10 +125,10 @@ fn limits_are_negotiated() {
     check_with(
         config(),
         "header; start-ok; tune-ok channels=2; c.open",
-        "open ch=2; open ch=3",
-        "> ch=2 channel.open-ok; * channel 2 l=0
-         > connection.close 504 (CHANNEL_ERROR - channel 3 is above the negotiated channel_max (2)) by channel.open
-         * detached l=0; * ended 2",
+        "open ch=65535; open ch=2; open ch=3",
+        "> ch=65535 channel.open-ok; * channel 65535 l=0; > ch=2 channel.open-ok; * channel 2 l=1
+         > connection.close 530 (NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)) by channel.open
+         * detached l=1; * ended 2; * detached l=0; * ended 65535",
     );
 }
 

@@ -234,7 +234,7 @@ fn an_idle_connection_with_two_channels_is_small() {
     script.run("open ch=2; consume q=q; consume ch=2 q=q");
     let connection = &script.connection;
     let size = size_of::<Connection>()
-        + connection.channels.capacity() * 8
+        + connection.channels.near.capacity() * 8
         + 2 * size_of_val(connection.channel(1).unwrap())
         + connection.links.capacity() * size_of_val(&connection.links[0])
         + connection.queue.capacity() * size_of_val(&connection.queue);
