@@ -36,6 +36,8 @@ pub struct QueueProperties {
     pub redelivery: Option<RedeliveryDelay>,
     /// Messages in the queue, whatever their state. Full: see `overflow`.
     pub messages_max: Option<u64>,
+    /// What consumers hold does not count for `messages_max`, unless producers are made to wait.
+    pub held_besides: bool,
     /// Bytes of the messages in the queue, as [`Message::size`](crate::Message::size) tells them. Full: see `overflow`.
     pub bytes_max: Option<u64>,
     pub overflow: Overflow,

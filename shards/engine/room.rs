@@ -1,11 +1,13 @@
 //! Is there room in a queue, and what if not?
 //!
-//! A limit counts what is in the queue, whatever its state. At the limit, `overflow` says what happens: the publication is refused;
+//! A limit counts what is in the queue, whatever its state; that of messages leaves out what consumers hold where `held_besides` says so. At the limit, `overflow` says what happens: the publication is refused;
 //! the oldest entries that nobody holds are dropped, and a message that is larger than all of them may be with them; or it is taken all the same and the queue is *full* ([`Engine::is_full`]) until
 //! it is back below its limits: then [`Engine::poll_room`] names it, once, unless it is full again by then.
 //!
 //! A pending entry counts where publications are refused or producers wait. Where the oldest are dropped it counts for nothing and
 //! drops nothing before it is committed, as if it were published then: a transaction that is rolled back has changed nothing.
+//!
+//! What comes back where it did not count is one more: the oldest are dropped for it, and a queue that refuses is above its limit.
 
 use crate::engine::{Engine, Message};
 use crate::entry::EntryRef;
@@ -127,6 +129,17 @@ impl<M: Message> Engine<M> {
         }
     }
 
+    /// An entry counts again that did not while it was held: others may have taken its room.
+    pub(crate) fn drop_beyond(&mut self, queue: u32) {
+        let state = &self.queues[queue];
+        if !(state.properties.held_besides && state.extras.has(Extras::DROPS)) {
+            return;
+        }
+        let Some(max) = state.properties.messages_max else { return };
+        let mut steps = DROP_STEPS_MAX;
+        while self.queues[queue].counted().0 > max && self.drop_oldest(queue, None, &mut steps) {}
+    }
+
     /// Notes a new entry that is larger than all that its queue may hold, where the oldest are dropped.
     pub(crate) fn note_too_large(&mut self, queue: u32, place: Place, size: u64) {
         let state = &self.queues[queue];
@@ -162,7 +175,7 @@ impl<M: Message> Engine<M> {
         let properties = &self.queues[queue].properties;
         let (mut messages, mut bytes) = self.queues[queue].counted();
         if let Some(replaced) = replaced {
-            messages -= 1;
+            messages -= u64::from(self.store.entry(replaced).is_free() || !properties.held_besides);
             bytes -= self.size_of(replaced);
         }
         if properties.messages_max.is_some_and(|max| messages >= max) {
@@ -199,10 +212,12 @@ impl<M: Message> Engine<M> {
 impl Queue {
     /// What its limits count: messages and bytes.
     fn counted(&self) -> (u64, u64) {
-        let Entries { messages, bytes, pending, pending_bytes, .. } = self.entries;
+        let Entries { messages, bytes, pending, pending_bytes, acquired, retired, .. } = self.entries;
+        let held = if self.properties.held_besides { acquired + retired } else { 0 };
         match self.properties.overflow {
-            Overflow::Reject | Overflow::Block => (messages, bytes),
-            Overflow::DropOldest => (messages - pending, bytes - pending_bytes),
+            Overflow::Block => (messages, bytes),
+            Overflow::Reject => (messages - held, bytes),
+            Overflow::DropOldest => (messages - held - pending, bytes - pending_bytes),
         }
     }
 }

@@ -185,6 +185,7 @@ impl<M: Message> Engine<M> {
             self.set_timer(now, entry, time);
         }
         self.become_available(entry, true, Cause::Returned);
+        self.drop_beyond(index);
     }
 
     /// The same for one whose delivery failed: it may have failed too often, or has to wait.
@@ -210,6 +211,7 @@ impl<M: Message> Engine<M> {
         if group != NONE {
             self.refresh_group(index, group, Cause::GroupFreed);
         }
+        self.drop_beyond(index);
     }
 
     /// An entry is back in its place, or will be.

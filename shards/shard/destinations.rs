@@ -44,6 +44,8 @@ pub struct DestinationRule {
     pub expiration_us: Option<u64>,
     pub priorities: Option<bool>,
     pub messages_max: Option<u64>,
+    /// Clients of 0-9-1 say so, nobody else: what consumers hold does not count for `messages_max`.
+    pub held_besides: bool,
     pub bytes_max: Option<u64>,
     pub overflow: Option<OverflowRule>,
     pub dead_letter: Option<Box<str>>,
@@ -245,6 +247,7 @@ impl Destinations {
                 max_us: delay.max_us,
             }),
             messages_max: rule.messages_max.filter(|max| *max > 0),
+            held_besides: rule.held_besides,
             bytes_max: rule.bytes_max.filter(|max| *max > 0),
             overflow: match rule.overflow {
                 None | Some(OverflowRule::Reject | OverflowRule::RejectDeadLetter) => Overflow::Reject,
@@ -290,6 +293,7 @@ pub(crate) fn merge<'a>(rules: impl Iterator<Item = &'a DestinationRule>) -> Des
         follow(&mut merged.dispatch, &rule.dispatch);
         follow(&mut merged.expiration_us, &rule.expiration_us);
         follow(&mut merged.messages_max, &rule.messages_max);
+        merged.held_besides |= rule.held_besides;
         follow(&mut merged.bytes_max, &rule.bytes_max);
         follow(&mut merged.dead_letter, &rule.dead_letter);
         follow(&mut merged.deliveries_max, &rule.deliveries_max);

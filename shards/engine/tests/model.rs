@@ -122,6 +122,7 @@ impl Model {
             redelivery: random.chance(6).then_some(REDELIVERY),
             dead_letter: random.chance(2),
             messages_max: random.chance(4).then_some(10),
+            held_besides: random.chance(2),
             overflow: [Overflow::DropOldest, Overflow::Reject, Overflow::Block][random.below(3)],
             dispatch: [Dispatch::RoundRobin, Dispatch::LeastOutstanding][random.below(2)],
             ..QueueProperties::default()
@@ -265,28 +266,39 @@ impl Model {
         let Some(max) = self.properties.messages_max else {
             return true;
         };
-        while (self.counted() - usize::from(gone.is_some())) as u64 >= max {
+        while self.counted(gone) >= max {
             match self.properties.overflow {
                 Overflow::Reject => return false,
                 Overflow::Block => return true,
                 Overflow::DropOldest => {}
             }
-            let free = self.entries.iter().filter(|(place, entry)| entry.is_free() && gone != Some(**place));
-            let oldest =
-                free.map(|(place, _)| *place).min_by_key(|place| (u64::MAX - place.level() as u64, *place));
-            let Some(oldest) = oldest else {
+            if !self.drop_oldest(gone) {
                 return true;
-            };
-            self.bury(oldest);
+            }
         }
         true
     }
 
+    /// False: there is none that can be dropped.
+    fn drop_oldest(&mut self, besides: Option<Place>) -> bool {
+        let free = self.entries.iter().filter(|(place, entry)| entry.is_free() && besides != Some(**place));
+        let oldest =
+            free.map(|(place, _)| *place).min_by_key(|place| (u64::MAX - place.level() as u64, *place));
+        oldest.inspect(|oldest| self.bury(*oldest)).is_some()
+    }
+
     /// The entries that count for the limit.
-    fn counted(&self) -> usize {
-        let drops = self.properties.overflow == Overflow::DropOldest;
-        let counts = |entry: &&Entry| !(drops && matches!(entry.state, State::Pending(_)));
-        self.entries.values().filter(counts).count()
+    fn counted(&self, besides: Option<Place>) -> u64 {
+        let QueueProperties { overflow, held_besides, .. } = self.properties;
+        let counts = |(place, entry): &(&Place, &Entry)| {
+            besides != Some(**place)
+                && match entry.state {
+                    State::Available | State::Held(_) => true,
+                    State::Pending(_) => overflow != Overflow::DropOldest,
+                    State::Acquired(..) | State::Retired(_) => overflow == Overflow::Block || !held_besides,
+                }
+        };
+        self.entries.iter().filter(counts).count() as u64
     }
 
     /// Properties change while the queue runs.
@@ -510,8 +522,12 @@ impl Model {
             Some(_) if failed => {
                 entry.state = State::Held(now + [2, 4, 7][entry.deliveries.min(3) as usize - 1] * TICK)
             }
-            _ if entry.expires_at.is_some_and(|time| time <= now) => self.bury(place),
+            _ if entry.expires_at.is_some_and(|time| time <= now) => return self.bury(place),
             _ => {}
+        }
+        if self.properties.held_besides && self.properties.overflow == Overflow::DropOldest {
+            let max = self.properties.messages_max.unwrap_or(u64::MAX);
+            while self.counted(None) > max && self.drop_oldest(None) {}
         }
     }
 

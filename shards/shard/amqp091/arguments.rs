@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `x-message-ttl` | `expiration`; 0 is the shortest there is |
 //! | `x-expires` | `idle-expiry` |
-//! | `x-max-length`, `x-max-length-bytes` | `messages-max`, `bytes-max` |
+//! | `x-max-length`, `x-max-length-bytes` | `messages-max`, `bytes-max`; what consumers hold does not count for the first |
 //! | the same, 0 | `bytes-max` = 1: nothing stays |
 //! | `x-overflow`: `drop-head` (without it, too, where there is a maximum), `reject-publish`, `reject-publish-dlx` | `overflow` |
 //! | `x-max-priority`, unless 0 | `priorities` |
@@ -221,6 +221,7 @@ impl Declared {
             // No message is so small.
             (rule.messages_max, rule.bytes_max) = (None, Some(1));
         }
+        rule.held_besides = rule.messages_max.is_some();
         rule.deliveries_max = number(DELIVERY_LIMIT, 0, i64::MAX)?.map(|limit| limit + 1);
         for (name, value) in [
             ("idle-expiry", &mut rule.idle_expiry_us),

@@ -119,6 +119,32 @@ fn a_queue_that_drops_its_oldest_lets_them_die_for_its_length() {
 }
 
 #[test]
+fn what_consumers_hold_does_not_count_for_the_length_until_it_comes_back() {
+    for home in [0, 1] {
+        for overflow in ["drop-head", "reject-publish"] {
+            let limits = [("x-max-length", Int32(2)), ("x-overflow", LongString(overflow.as_bytes()))];
+            let mut stage = Stage::new(home, &[&limits[..], &TO_DEAD].concat());
+            let queue = stage.queue.clone();
+            for body in ["A", "B"] {
+                stage.publish(body, "confirmed");
+                stage.on(|client, channel| client.get(channel, &queue));
+            }
+            for body in ["C", "D"] {
+                stage.publish(body, "confirmed");
+            }
+            assert_eq!(stage.take(DEAD), "");
+            stage.on(|client, channel| client.nack(channel, 2, true, true));
+            let (dead, left) = match overflow {
+                "drop-head" => ("A again B again", "C D"),
+                _ => ("", "A again B again C D"),
+            };
+            assert_eq!(stage.take(DEAD), dead.replace(" again", ""), "{overflow}");
+            assert_eq!(stage.take(&queue), left, "{overflow}");
+        }
+    }
+}
+
+#[test]
 fn of_a_queue_without_room_only_who_waits_for_a_message_gets_it() {
     for home in [0, 1] {
         for limit in ["x-max-length", "x-max-length-bytes"] {
