@@ -424,6 +424,14 @@ impl Connection {
         self.links.get_mut(link.0 as usize)?.as_mut()
     }
 
+    /// The channel that publishes on this link, if it is one of 0-9-1.
+    pub(crate) fn session_of(&self, publisher: LinkId) -> Option<SessionId> {
+        match &self.protocol {
+            Protocol::Amqp091(protocol) => protocol.session_of(publisher),
+            Protocol::Amqp10(_) => None,
+        }
+    }
+
     pub(crate) fn producer_mut(&mut self, link: LinkId) -> Option<&mut Producer> {
         match self.link_mut(link)? {
             Link::Producer(producer) => Some(producer),

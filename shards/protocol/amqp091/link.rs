@@ -327,6 +327,11 @@ impl Connection {
         }
     }
 
+    /// The channel that a link is of.
+    pub fn session_of(&self, link: LinkId) -> Option<SessionId> {
+        Some(SessionId(self.links.get(link.slot())?.channel.into()))
+    }
+
     /// Whether the link is one of an open channel that is not told to be over.
     #[inline]
     pub(super) fn live_link(&self, link: LinkId) -> Option<&Link> {

@@ -168,17 +168,9 @@ impl Channels {
         Some(ChannelRef { connection, session, request })
     }
 
-    pub(crate) fn session_of(&self, publisher: LinkId) -> Option<SessionId> {
-        let mut meant = self.list.iter().filter(|(_, channel)| channel.publisher == publisher);
-        meant.next().map(|(&number, _)| SessionId(number))
-    }
-
-    /// This link's messages are answered. True if something has waited for that.
-    fn stop_waiting(&mut self, publisher: LinkId) -> bool {
-        if self.waiting_count == 0 {
-            return false;
-        }
-        let channel = self.list.values_mut().find(|channel| channel.publisher == publisher);
+    /// A channel's messages are answered. True if something has waited for that.
+    fn stop_waiting(&mut self, session: SessionId) -> bool {
+        let channel = self.channel_mut(session);
         let waiting = channel.and_then(|channel| channel.waiting.take());
         self.waiting_count -= usize::from(waiting.is_some());
         self.due.extend(waiting);
@@ -380,7 +372,10 @@ impl Shard {
     /// All that was published on this link is answered.
     pub(crate) fn all_published(&mut self, slot: ConnectionSlot, publisher: LinkId) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        if connection.channels.stop_waiting(publisher) {
+        if connection.channels.waiting_count > 0
+            && let Some(session) = connection.session_of(publisher)
+            && connection.channels.stop_waiting(session)
+        {
             self.resume(slot);
         }
     }

@@ -51,7 +51,7 @@ impl Shard {
             }
         }
         if let Err(fault) = published
-            && let Some(session) = connection.channels.session_of(link)
+            && let Some(session) = connection.session_of(link)
         {
             self.fail_channel(slot, session, &fault);
         }

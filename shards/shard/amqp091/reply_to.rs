@@ -67,10 +67,9 @@ impl Shard {
         published: &Published<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), ChannelFault> {
-        let channels = self.connections.get_mut(slot).map(|connection| &mut connection.channels);
-        let name = channels.and_then(|channels| {
-            let session = channels.session_of(publisher)?;
-            channels.reply_to_mut(session)?.as_deref()
+        let name = self.connections.get_mut(slot).and_then(|connection| {
+            let session = connection.session_of(publisher)?;
+            connection.channels.reply_to_mut(session)?.as_deref()
         });
         let Some(name) = name else {
             return Err(ChannelFault::precondition("fast reply consumer does not exist"));

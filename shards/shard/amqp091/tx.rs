@@ -159,7 +159,7 @@ impl Shard {
     /// The transaction of the channel that publishes on this link took too long, if it is a channel's.
     pub(crate) fn fail_slow_channel(&mut self, slot: ConnectionSlot, publisher: LinkId) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        if let Some(session) = connection.channels.session_of(publisher) {
+        if let Some(session) = connection.session_of(publisher) {
             self.fail_channel(slot, session, &ChannelFault::precondition(TIMED_OUT.1));
         }
     }
