@@ -19,6 +19,8 @@ pub enum Effect {
     Close { connection: ConnectionSlot },
     /// Stop receiving (back-pressure), or start again.
     Reading { connection: ConnectionSlot, on: bool },
+    /// Look whether the peer of a socket that is not read has hung up. Answered by [`Event::Probed`](crate::Event::Probed), at once.
+    Probe { connection: ConnectionSlot },
     /// The connection moves to another shard: stop receiving, apply what has still arrived, then call
     /// [`Shard::release`](crate::Shard::release).
     HandOver { connection: ConnectionSlot },

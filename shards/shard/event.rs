@@ -43,6 +43,8 @@ pub enum Event<'a> {
     Flushed { connection: ConnectionSlot, buffer: Vec<u8> },
     /// The peer closed its side or the socket failed. Answered by [`Effect::Close`](crate::Effect::Close).
     Lost { connection: ConnectionSlot },
+    /// [`Effect::Probe`](crate::Effect::Probe) was carried out. If its peer had hung up, [`Lost`](Event::Lost) has come before.
+    Probed { connection: ConnectionSlot },
     /// Mail from another participant (a shard, or the control thread).
     Mail { from: usize, mail: Mail },
     /// What was to be written to the journal is written and synced, or the reason why not, after which nothing is written any more.

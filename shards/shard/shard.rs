@@ -18,7 +18,7 @@ use corelane_engine::{Engine, EntryView, Limits, Place, QueueId, Stored};
 use corelane_mailbox::Lane;
 use corelane_protocol::LinkId;
 
-use crate::amqp091::{Alarms, Purge};
+use crate::amqp091::{Alarms, Purge, Redeclaration};
 use crate::buffers::Buffers;
 use crate::connection::{Connection, Hold, QueueAt};
 use crate::connections::Connections;
@@ -132,6 +132,8 @@ pub struct Shard {
     /// Who waits for the next turn.
     pub(crate) turn: TurnLine,
     /// Connections that wait to move to another shard.
+    /// Who asks for owners of queues whose sockets are being looked at: the owner, and the queue's home.
+    pub(crate) owners_probed: Vec<(ConnectionSlot, usize, Box<Redeclaration>)>,
     pub(crate) moving: Vec<ConnectionSlot>,
     pub(crate) scratch: Scratch,
     /// Connections that can go on with what waits inside them.
@@ -239,6 +241,7 @@ impl Shard {
             continuing: VecDeque::new(),
             waiting_for_others: VecDeque::new(),
             turn: TurnLine::new(config.shards),
+            owners_probed: Vec::new(),
             moving: Vec::new(),
             scratch: Scratch::default(),
             resuming: Vec::new(),
@@ -279,6 +282,7 @@ impl Shard {
             Event::Received { connection, bytes } => self.on_received(now, connection, bytes),
             Event::Flushed { connection, buffer } => self.on_flushed(now, connection, buffer),
             Event::Lost { connection } => self.close(now, connection),
+            Event::Probed { connection } => self.on_probed(now, connection),
             Event::Mail { from, mail } => self.on_mail(now, from, mail),
             Event::Written { write, result } => self.on_written(now, write, result),
             Event::SegmentPrepared { number, epoch } => self.on_segment_prepared(number, epoch),

@@ -241,6 +241,7 @@ impl HotPath {
                 Effect::Flush { .. }
                 | Effect::Close { .. }
                 | Effect::Reading { .. }
+                | Effect::Probe { .. }
                 | Effect::HandOver { .. }
                 | Effect::Post { .. }
                 | Effect::Warn { .. }

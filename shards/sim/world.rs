@@ -417,6 +417,15 @@ impl World {
         }
     }
 
+    /// The client hangs up. The broker sees that when it reads, which it may not do now.
+    pub fn hang_up(&mut self, client: usize) {
+        if self.sockets[client].reading {
+            self.kill(client);
+        } else {
+            self.sockets[client].open = false;
+        }
+    }
+
     /// Lets time pass, and timers with it.
     pub fn advance(&mut self, us: u64) {
         self.now += us;
@@ -615,6 +624,7 @@ impl World {
             }
             Event::Flushed { buffer, .. } => 0x1_0000 + buffer.len() as u64,
             Event::Lost { connection } => 0x2_0000 + u64::from(connection.index),
+            Event::Probed { connection } => 0x9_0000 + u64::from(connection.index),
             Event::Mail { from, .. } => 0x3_0000 + *from as u64,
             Event::Stop => 0x4_0000,
             Event::Written { write, .. } => 0x5_0000 + write.offset,
@@ -632,17 +642,20 @@ impl World {
     pub(crate) fn effects(&mut self, shard: usize) {
         let mut effects = Vec::new();
         self.shards[shard].take_effects(&mut effects);
-        let mut broken = Vec::new();
+        let mut looked_at = Vec::new();
         for effect in effects {
-            broken.extend(self.effect(shard, effect));
+            looked_at.extend(self.effect(shard, effect));
         }
         // What the shard had said by then goes before what it says of this.
-        for connection in broken {
-            self.apply(shard, Event::Lost { connection });
+        for connection in looked_at {
+            if self.client_of(shard, connection).is_some_and(|client| !self.sockets[client].open) {
+                self.apply(shard, Event::Lost { connection });
+            }
+            self.apply(shard, Event::Probed { connection });
         }
     }
 
-    /// A connection that was registered and is broken already comes back.
+    /// A connection whose socket may have ended comes back.
     fn effect(&mut self, shard: usize, effect: Effect) -> Option<ConnectionSlot> {
         match effect {
             Effect::Register { connection, socket: Socket(client) } => {
@@ -673,9 +686,13 @@ impl World {
             }
             Effect::Reading { connection, on } => {
                 if let Some(client) = self.client_of(shard, connection) {
-                    self.sockets[client].reading = on;
+                    let socket = &mut self.sockets[client];
+                    socket.reading = on;
+                    // What was hung up meanwhile is seen now.
+                    return (on && !socket.open).then_some(connection);
                 }
             }
+            Effect::Probe { connection } => return Some(connection),
             Effect::HandOver { connection } => {
                 if let Some(client) = self.client_of(shard, connection)
                     && self.shards[shard].release(connection, Socket(client as u64))

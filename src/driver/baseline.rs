@@ -261,7 +261,7 @@ impl Service for Yardstick {
             Event::Received { connection, bytes } => self.on_received(connection, bytes),
             Event::Flushed { connection, buffer } => self.on_flushed(connection, buffer),
             Event::Lost { connection } => self.close(connection),
-            Event::Mail { .. } => {}
+            Event::Mail { .. } | Event::Probed { .. } => {}
             Event::Written { .. }
             | Event::SegmentPrepared { .. }
             | Event::SegmentRefused { .. }

@@ -492,6 +492,7 @@ impl<S: Service> Pump<S> {
             }
             Effect::Flush { connection } => self.change(connection, |stream| stream.flush_due = true),
             Effect::Reading { connection, on } => self.change(connection, |stream| stream.reading = on),
+            Effect::Probe { connection } => self.probe(now, connection),
             Effect::HandOver { connection } => self.change(connection, |stream| stream.phase = Phase::Moving),
             Effect::Close { connection } => {
                 let deadline = now + CLOSE_FLUSH_US;
@@ -530,6 +531,17 @@ impl<S: Service> Pump<S> {
     /// Nothing that must not be cut off is on its way.
     fn is_quiet(&self) -> bool {
         self.disk.as_ref().is_none_or(Disk::is_quiet)
+    }
+
+    /// What is not read does not tell that there is nothing more to come.
+    fn probe(&mut self, now: u64, connection: ConnectionSlot) {
+        if let Some((key, stream)) = self.streams.of_connection(connection)
+            && socket::has_hung_up(&stream.socket)
+        {
+            self.handle_lost(now, key);
+            self.touched.push(key);
+        }
+        self.service.apply(now, Event::Probed { connection });
     }
 
     fn change(&mut self, connection: ConnectionSlot, change: impl FnOnce(&mut Stream)) {

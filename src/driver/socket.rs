@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "descriptors travel through the shard as numbers")]
 
 use corelane_shard::Socket;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{Shutdown, shutdown};
@@ -24,6 +25,13 @@ pub(super) fn from_socket(socket: Socket) -> OwnedFd {
 /// Tells the peer that nothing more will come.
 pub(super) fn end_output(socket: impl AsFd) -> Result<(), Errno> {
     shutdown(socket, Shutdown::Write)
+}
+
+/// Whether the peer has ended its side, or the connection, whatever of it is still to be read.
+pub(super) fn has_hung_up(socket: impl AsFd) -> bool {
+    let mut watched = [PollFd::new(&socket, PollFlags::RDHUP)];
+    let looked = poll(&mut watched, Some(&Timespec::default()));
+    looked.is_ok() && watched[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Makes every operation on the socket complete.

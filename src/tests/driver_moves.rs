@@ -81,7 +81,7 @@ impl Service for Nomads {
                     self.effects.push(Effect::Flush { connection: slot });
                 }
             }
-            Event::Flushed { .. } => {}
+            Event::Flushed { .. } | Event::Probed { .. } => {}
             Event::Lost { connection } => {
                 self.get_mut(connection).unwrap().closing = true;
                 self.effects.push(Effect::Close { connection });

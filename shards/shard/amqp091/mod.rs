@@ -58,6 +58,7 @@ pub(crate) use self::alarms::Alarms;
 pub(crate) use self::arguments::Declared;
 pub(crate) use self::channel::{ChannelFault, ChannelMail, ChannelRef, Channels};
 pub(crate) use self::exchanges::{BySections, HeldBack, arguments_of, delay_of};
+pub(crate) use self::owners::Redeclaration;
 pub(crate) use self::published::{Published, Refusal};
 pub(crate) use self::queues::{Purge, QueueReply};
 pub(crate) use self::reply_to::REPLY_QUEUES;

@@ -4,6 +4,9 @@
 //! declared again by another connection is not refused before the owner's shard was asked: a connection that has ended, or whose peer
 //! has missed a heartbeat and is closed for it now, has left nothing when the answer comes, and the queue is made anew.
 //!
+//! A connection that is not read, because there is no room for what it sends or it does not take what it is sent, is not seen to end. Of
+//! its socket the driver is asked whether its peer has hung up; the answer waits for that.
+//!
 //! The home knows the owner's shard: that of the channel that has declared the queue, or what a shard has said that it has left since.
 //! Who is asked before the connection has come there says that it is not there; its queue is, so the home asks again.
 
@@ -14,6 +17,7 @@ use super::channel::{ChannelFault, ChannelMail, ChannelRef};
 use super::queues::Declaration;
 use crate::Shard;
 use crate::connection::QueueAt;
+use crate::effect::Effect;
 use crate::event::ConnectionSlot;
 use crate::mail::{ConnectionId, Mail};
 use crate::protocol::Protocol;
@@ -53,8 +57,7 @@ impl Shard {
         let queue = self.queues.find(&asked.name).and_then(|queue| self.queues.get(queue));
         let at = queue.map_or(self.index, |node| node.owner_at);
         if at == self.index {
-            let lives = self.is_owner_alive(now, asked.owner);
-            self.on_owner_answered(now, asked, lives);
+            self.look_for_owner(now, at, Box::new(asked));
         } else {
             self.post_owner(at, OwnerMail::Ask(Box::new(asked)));
         }
@@ -62,12 +65,40 @@ impl Shard {
 
     pub(super) fn on_owner_mail(&mut self, now: u64, from: usize, mail: OwnerMail) {
         match mail {
-            OwnerMail::Ask(asked) => {
-                let lives = self.is_owner_alive(now, asked.owner);
-                self.post_owner(from, OwnerMail::Lives { asked, lives });
-            }
+            OwnerMail::Ask(asked) => self.look_for_owner(now, from, asked),
             OwnerMail::Lives { asked, lives } => self.on_owner_answered(now, *asked, lives),
             OwnerMail::Moves { queue, to } => self.on_owner_moves(queue, to),
+        }
+    }
+
+    /// Tells a queue's home whether its owner lives, at once unless the owner's socket has to be looked at first.
+    fn look_for_owner(&mut self, now: u64, home: usize, asked: Box<Redeclaration>) {
+        if let Some(slot) = self.slot_of(asked.owner)
+            && self.connections.get_mut(slot).is_some_and(|owner| owner.reading_stopped && !owner.closing)
+        {
+            self.owners_probed.push((slot, home, asked));
+            self.effects.push(Effect::Probe { connection: slot });
+        } else {
+            self.tell_of_owner(now, home, asked);
+        }
+    }
+
+    /// A socket was looked at.
+    pub(crate) fn on_probed(&mut self, now: u64, connection: ConnectionSlot) {
+        let (probed, others) =
+            std::mem::take(&mut self.owners_probed).into_iter().partition(|(slot, ..)| *slot == connection);
+        self.owners_probed = others;
+        for (_, home, asked) in probed {
+            self.tell_of_owner(now, home, asked);
+        }
+    }
+
+    fn tell_of_owner(&mut self, now: u64, home: usize, asked: Box<Redeclaration>) {
+        let lives = self.is_owner_alive(now, asked.owner);
+        if home == self.index {
+            self.on_owner_answered(now, *asked, lives);
+        } else {
+            self.post_owner(home, OwnerMail::Lives { asked, lives });
         }
     }
 

@@ -72,6 +72,25 @@ fn who_only_publishes_waits_for_memory_and_loses_nothing() {
     assert_eq!(refused(&world), 0);
 }
 
+/// The connection is not read while there is no memory, so nobody sees it end.
+#[test]
+fn s41_a_queue_is_free_whose_connection_has_hung_up_unread() {
+    for (home, hangs_up) in [(0, true), (1, true), (0, false), (1, false)] {
+        let (mut world, queue) = world(home);
+        let publisher = open(&mut world, 0);
+        on(&mut world, publisher, |client, channel| client.declare(channel, &queue, true));
+        on(&mut world, publisher, |client, channel| publish_all(client, channel, &queue));
+        if hangs_up {
+            world.hang_up(publisher.0);
+        }
+        let other = open(&mut world, 1);
+        let seen = on(&mut world, other, |client, channel| client.declare(channel, &queue, true));
+        let expect =
+            if hangs_up { format!("declared {queue} 0 0") } else { "channel closed: 405".to_owned() };
+        assert!(seen.contains(&expect), "{home}: {seen:?}");
+    }
+}
+
 #[test]
 fn who_consumes_is_read_on_so_that_it_can_make_room() {
     for home in [0, 1] {
