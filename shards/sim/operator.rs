@@ -41,7 +41,12 @@ pub enum Item<'a> {
 impl Operator {
     /// Connects to this shard.
     pub fn new(world: &mut World, shard: usize) -> Operator {
-        let client = world.connect(shard);
+        Operator::within(world, shard, "/")
+    }
+
+    /// The same, in this virtual host.
+    pub fn within(world: &mut World, shard: usize, vhost: &str) -> Operator {
+        let client = world.connect_in(shard, vhost);
         let operator = Operator::attach(world, client);
         world.run();
         operator

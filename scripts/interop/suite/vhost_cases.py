@@ -127,6 +127,35 @@ def same_names(ctx):
     proton_refused(inner, "not-found", vhost="nope")
 
 
+@case("vhosts/restart", own_only=True)
+def restart(ctx):
+    """What is durable is in its virtual host again when the broker starts with another number of shards."""
+    inner = inside(ctx, "kept", keeps=True)
+    queues = names(inner)
+    persistent = library(ctx).BasicProperties(delivery_mode=2)
+    for vhost in ("/", "blue"):
+        with pika(inner, vhost) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.exchange_declare("orders", "fanout" if vhost == "blue" else "direct", durable=True)
+            for queue in queues:
+                channel.queue_declare(queue, durable=True)
+                channel.queue_bind(queue, "orders", queue)
+                channel.basic_publish("", queue, f"{vhost} {queue}".encode(), persistent)
+    inner.broker.stop()
+    inner.broker.shards = 5 - inner.broker.shards
+    inner.broker.start()
+    for vhost in ("/", "blue"):
+        with pika(inner, vhost) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.basic_publish("orders", queues[0], b"routed")
+            for queue in queues:
+                found = [body for _, _, body in received(channel, queue)]
+                routed = [b"routed"] if vhost == "blue" or queue == queues[0] else []
+                equal(found, [f"{vhost} {queue}".encode(), *routed], f"what is in {queue} of {vhost}")
+
+
 @case("vhosts/permissions", own_only=True)
 def permissions(ctx):
     """Patterns for configuring, writing and reading keep a user from other queues and exchanges, links and channels alike."""

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use corelane_protocol::SessionId;
 use corelane_shard::{Permission, Rights};
 use corelane_sim::{
-    ChannelClient, ExchangeKind, ReceiverOptions, SenderOptions, Setup, World, names_homed_at,
+    ChannelClient, ExchangeKind, Operator, ReceiverOptions, SenderOptions, Setup, World, names_homed_at,
+    request,
 };
-use corelane_wire::amqp10;
+use corelane_wire::amqp10::{self, Value};
 use corelane_wire::amqp091::{FieldValue, Properties, ShortStr, TableWriter};
 
 const PLAIN: ExchangeKind<'static> =
@@ -193,5 +194,53 @@ fn what_is_sent_to_any_address_needs_the_right_to_that() {
                 assert_eq!(said.join(" "), expect, "{granted:?}");
             }
         }
+    }
+}
+
+#[test]
+fn who_is_no_administrator_looks_and_changes_nothing() {
+    let all = [".*"; 3];
+    for (is_administrator, changed) in [(false, 403), (true, 204)] {
+        let rights = Rights { is_administrator, ..rights(all) };
+        let mut world = world(3, rights);
+        let mut operator = Operator::new(&mut world, 0);
+        for home in 0..3 {
+            let queue = &names_homed_at(home, 3).next().expect("one of many");
+            seen(&mut world, |it, on| it.declare(on, queue, false));
+            let entity = ("queue", &**queue);
+            let mut ask = |operation: &str| operator.ask(&mut world, operation, entity, &[], &[]);
+            assert_eq!(ask("READ").status, 200);
+            let create = ask("CREATE");
+            assert_eq!(create.status, if is_administrator { 409 } else { 403 }, "{create:?}");
+            for operation in ["UPDATE", "PURGE", "DELETE-MESSAGES", "MOVE", "COPY", "PEEK"] {
+                let answer = ask(operation);
+                assert_eq!(answer.status == 403, !is_administrator, "{operation}: {answer:?}");
+            }
+            let gone = ask("DELETE");
+            assert_eq!(gone.status, changed, "{gone:?}");
+            assert_eq!(ask("READ").status, if is_administrator { 404 } else { 200 });
+        }
+        let connection = operator.ask(&mut world, "DELETE", ("connection", "0-0"), &[], &[]);
+        assert_eq!(connection.status == 403, !is_administrator, "{connection:?}");
+    }
+}
+
+#[test]
+fn an_answer_goes_only_where_who_asks_may_write() {
+    for (write, expect) in [("^answers$", ""), ("^other$", "reply-to")] {
+        let mut world = world(2, rights([".*", write, ".*"]));
+        seen(&mut world, |it, on| it.declare(on, "answers", false));
+        let client = world.connect(0);
+        let link = world.clients[client].attach_sender("s", "$management", &SenderOptions::default());
+        world.run();
+        let query = [("operation", Value::String("QUERY")), ("type", Value::String("org.amqp.management"))];
+        world.clients[client].send_bytes(link, &request("answers", 1, &query, &[]));
+        world.run();
+        let said: Vec<&str> = world.clients[client].refusals.iter().map(|(_, said)| &**said).collect();
+        assert_eq!(said.is_empty(), expect.is_empty(), "{said:?}");
+        assert!(said.concat().contains(expect), "{said:?}");
+        let looked = seen(&mut world, |it, on| it.look(on, "answers"));
+        let answers = usize::from(expect.is_empty());
+        assert_eq!(looked, [format!("declared answers {answers} 0")]);
     }
 }

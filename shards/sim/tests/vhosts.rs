@@ -2,8 +2,10 @@
 
 use corelane_protocol::SessionId;
 use corelane_sim::{
-    ChannelClient, DiskSetup, ExchangeKind, ReceiverOptions, SenderOptions, Setup, World, names_homed_at,
+    ChannelClient, DiskSetup, ExchangeKind, Item, Operator, ReceiverOptions, SenderOptions, Setup, World,
+    names_homed_at,
 };
+use corelane_wire::amqp10::Value;
 use corelane_wire::amqp091::{FieldValue, Properties, ShortStr, TableWriter};
 
 const HOSTS: [&str; 3] = ["/", "blue", "a.b/c"];
@@ -204,6 +206,68 @@ fn what_is_durable_is_there_again_in_its_virtual_host() {
             let body = format!("n{host}");
             stage.on(host, |it, on| it.publish_to(on, ("e", "k"), &Properties::default(), &body, true));
             assert_has(&stage.take(host, "q"), &body);
+        }
+    }
+}
+
+#[test]
+fn the_management_node_shows_and_changes_what_is_in_its_virtual_host() {
+    for shards in [1, 3] {
+        for home in 0..shards {
+            let mut stage = Stage::new(shards, false);
+            let mut names = names_homed_at(home, shards);
+            let (queue, only) = (&names.next().expect("one of many"), &names.next().expect("one of many"));
+            for host in 0..HOSTS.len() {
+                stage.on(host, |it, on| it.declare(on, queue, false));
+                (0..=host).for_each(|_| drop(stage.on(host, |it, on| it.publish(on, queue, "m", true))));
+            }
+            stage.on(1, |it, on| it.declare(on, only, false));
+            stage.on(1, |it, on| it.declare_exchange(on, "mine", "fanout", DURABLE));
+            stage.on(1, |it, on| it.bind(on, only, ("mine", ""), &[]));
+            let operators: Vec<_> =
+                HOSTS.iter().map(|host| Operator::within(&mut stage.world, 0, host)).collect();
+            for (host, mut operator) in operators.into_iter().enumerate() {
+                let mut ask = |operation: &str, name: &str| {
+                    operator.ask(&mut stage.world, operation, ("queue", name), &[], &[])
+                };
+                let read = ask("READ", queue);
+                assert_eq!((read.at("name"), read.at("messages")), (queue.clone(), (host + 1).to_string()));
+                assert_eq!(ask("READ", only).status, if host == 1 { 200 } else { 404 });
+                let mut rows = |kind| {
+                    let columns = [("attributeNames", Item::Texts(&["name"]))];
+                    let about = [("entityType", Value::String(kind))];
+                    let node = ("org.amqp.management", "self");
+                    operator.ask(&mut stage.world, "QUERY", node, &about, &columns).body
+                };
+                let queues = rows("queue");
+                assert!(queues.contains(&**queue) && !queues.contains('\u{1f}'), "{queues}");
+                assert_eq!(queues.contains(&**only), host == 1, "{queues}");
+                assert_eq!(rows("exchange").contains("mine"), host == 1);
+                assert_eq!(rows("binding").contains("mine"), host == 1);
+                let mut ask =
+                    |operation: &str| operator.ask(&mut stage.world, operation, ("queue", queue), &[], &[]);
+                assert_eq!(ask("PURGE").status, 200);
+                assert_eq!(ask("DELETE").status, 204);
+                let left: Vec<_> = (0..HOSTS.len())
+                    .map(|other| {
+                        stage
+                            .world
+                            .shards
+                            .iter()
+                            .filter(|shard| {
+                                let name = if other == 0 {
+                                    queue.clone()
+                                } else {
+                                    format!("\u{1f}{}\u{1f}{queue}", HOSTS[other])
+                                };
+                                shard.queue(&name).is_some()
+                            })
+                            .count()
+                    })
+                    .collect();
+                let expect: Vec<_> = (0..HOSTS.len()).map(|other| usize::from(other > host)).collect();
+                assert_eq!(left, expect, "after the deletion in {:?}", HOSTS[host]);
+            }
         }
     }
 }
