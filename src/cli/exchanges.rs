@@ -4,16 +4,22 @@ use clap::Args;
 use serde_json::Value as Json;
 
 use super::DONE;
-use super::queue::{OutputArguments, query};
+use super::queue::{OutputArguments, ask, query};
 use super::table::{self, Table, cell};
-use crate::client::Client;
+use crate::client::{Client, Request};
 
-/// List the exchanges of a broker: those that are always there, and those that clients of AMQP 0-9-1 have declared.
+/// List the exchanges of a broker: those that are always there, and those that clients of AMQP 0-9-1 have declared; or delete one.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  corelane exchanges\n  corelane exchanges orders --json")]
+#[command(
+    after_help = "Examples:\n  corelane exchanges\n  corelane exchanges orders --json\n  corelane exchanges --delete orders"
+)]
 pub(super) struct ExchangesArguments {
     /// Only those whose name has this in it, or fits it: `*` stands for one word, a last `>` for one or more
     pattern: Option<String>,
+
+    /// Delete the exchange of this name, with all that is bound to it; queues stay
+    #[arg(long, value_name = "NAME", conflicts_with = "pattern")]
+    delete: Option<String>,
 
     #[command(flatten)]
     output: OutputArguments,
@@ -32,6 +38,11 @@ pub(super) struct BindingsArguments {
 }
 
 pub(super) fn run(arguments: &ExchangesArguments) -> anyhow::Result<u8> {
+    if let Some(name) = &arguments.delete {
+        let request = Request { operation: "DELETE", kind: "exchange", name, ..Request::default() };
+        ask(&arguments.output, &request)?;
+        return Ok(DONE);
+    }
     let columns =
         [("EXCHANGE", "name"), ("TYPE", "exchange-type"), ("DURABLE", "durable"), ("INTERNAL", "internal")];
     list(&arguments.output, "exchange", arguments.pattern.as_deref(), &columns)

@@ -123,7 +123,7 @@ const PREDECLARED: [(&str, &str); 5] = [
 ];
 
 /// Names that begin with it are ours.
-const RESERVED_PREFIX: &str = "amq.";
+pub const RESERVED_PREFIX: &str = "amq.";
 
 impl Exchange {
     fn size(&self) -> usize {

@@ -95,10 +95,10 @@ impl Kind {
         let (own, of_messages): (&[Operation], &[Operation]) = match self {
             Kind::Queue => (&[("CREATE", &[]), READ, ("UPDATE", &[]), DELETE], OF_MESSAGES),
             Kind::Subscription => (&[READ, DELETE], OF_MESSAGES),
-            Kind::Connection => (&[READ, DELETE], &[]),
+            Kind::Connection | Kind::Exchange => (&[READ, DELETE], &[]),
             Kind::Consumer | Kind::Shard | Kind::Topic => (&[READ], &[]),
             // Listed, and no more.
-            Kind::Exchange | Kind::Binding => (&[], &[]),
+            Kind::Binding => (&[], &[]),
         };
         own.iter().chain(of_messages)
     }

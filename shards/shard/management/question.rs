@@ -55,6 +55,12 @@ pub(crate) enum Question {
     ReadTopic {
         topic: Box<str>,
     },
+    ReadExchange {
+        exchange: Box<str>,
+    },
+    DeleteExchange {
+        exchange: Box<str>,
+    },
     ReadSubscription {
         queue: Box<str>,
     },
@@ -282,6 +288,8 @@ impl Question {
             | Question::ReadConsumer { .. }
             | Question::ReadShard
             | Question::ReadTopic { .. }
+            | Question::ReadExchange { .. }
+            | Question::DeleteExchange { .. }
             | Question::List(_)
             | Question::Links { .. } => None,
         }
@@ -357,6 +365,8 @@ impl Shard {
             Question::ReadConsumer { consumer } => self.read_consumer(consumer),
             Question::ReadShard => self.read_shard(),
             Question::ReadTopic { topic } => self.read_topic(&topic),
+            Question::ReadExchange { exchange } => self.read_exchange(&exchange).into(),
+            Question::DeleteExchange { exchange } => self.delete_named_exchange(now, &exchange).into(),
             Question::ReadSubscription { queue } => self.read_subscription(now, &queue),
             Question::DeleteSubscription { queue } => self.delete_subscription(now, &queue),
             Question::List(question) => Answer::Rows(self.list(now, &question)),

@@ -267,9 +267,16 @@ fn parse_operation(request: &Fields<'_>, operation: &str, kind: Kind) -> Result<
                 (_, _) => Err(unknown_operation(operation, "a shard")),
             }
         }
-        Kind::Exchange | Kind::Binding => {
-            Err(unknown_operation(operation, &format!("the type {}", kind.word())))
+        Kind::Exchange => {
+            let exchange = vhost::within(request.vhost, request.entity()?).into_owned().into();
+            let question = match operation {
+                "READ" => Question::ReadExchange { exchange },
+                "DELETE" => Question::DeleteExchange { exchange },
+                _ => return Err(unknown_operation(operation, "an exchange")),
+            };
+            Ok(Command::Ask(Where::Shard(COORDINATOR), Box::new(question)))
         }
+        Kind::Binding => Err(unknown_operation(operation, "a binding")),
         Kind::Topic => parse_topic_operation(request, operation),
         Kind::Subscription => parse_subscription_operation(request, operation),
     }

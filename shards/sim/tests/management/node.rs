@@ -751,7 +751,43 @@ fn exchanges_and_bindings_are_listed_whichever_shard_is_asked() {
         assert_eq!(rows("exchange", "amq.").len(), 5);
         assert_eq!(rows("binding", "news"), ["news all amq.fanout", "news eu.# inbox"]);
         assert_eq!(rows("binding", "inbox"), ["news eu.# inbox"]);
-        let refused = operator.ask(&mut world, "READ", ("exchange", "news"), &[], &[]);
-        assert_eq!(refused.status, 501, "{}", refused.body);
+    }
+}
+
+#[test]
+fn an_exchange_is_read_and_deleted_with_what_is_bound_to_it_on_all_shards() {
+    for shard in 0..2 {
+        let mut world = world(2);
+        let clients = [0, 1].map(|shard| world.connect_channels(shard));
+        let channels = clients.map(|client| world.channel_client(client).open_channel());
+        world.run();
+        let one = world.channel_client(clients[1]);
+        let kind = ExchangeKind { durable: true, ..ExchangeKind::default() };
+        one.declare_exchange(channels[1], "news", "topic", kind);
+        one.declare_durable(channels[1], "inbox", &[]);
+        one.bind(channels[1], "inbox", ("news", "eu.#"), &[]);
+        one.bind_exchange(channels[1], "amq.fanout", "news", "");
+        world.run();
+        let mut operator = Operator::new(&mut world, shard);
+        let read = operator.ask(&mut world, "READ", ("exchange", "news"), &[], &[]);
+        assert_eq!((read.at("name"), read.at("exchange-type")), ("news".into(), "topic".into()));
+        for (name, status) in [("", 400), ("amq.topic", 400), ("other", 404)] {
+            let refused = operator.ask(&mut world, "DELETE", ("exchange", name), &[], &[]);
+            assert_eq!(refused.status, status, "{name:?}: {}", refused.body);
+        }
+        let deleted = operator.ask(&mut world, "DELETE", ("exchange", "news"), &[], &[]);
+        assert_eq!(deleted.status, 204, "{}", deleted.body);
+        let read = operator.ask(&mut world, "READ", ("exchange", "news"), &[], &[]);
+        assert_eq!(read.status, 404, "{}", read.body);
+        let bindings = [("entityType", Value::String("binding"))];
+        let listed = operator.ask(&mut world, "QUERY", ("", ""), &bindings, &[]);
+        assert_eq!(listed.at("results.0"), "null", "{}", listed.body);
+        for (client, channel) in clients.into_iter().zip(channels) {
+            world.channel_client(client).take_seen();
+            let properties = corelane_wire::amqp091::Properties::default();
+            world.channel_client(client).publish_to(channel, ("news", "eu.de"), &properties, "A", false);
+            world.run();
+            assert_eq!(world.channel_client(client).take_seen(), ["channel closed: 404"]);
+        }
     }
 }
