@@ -204,15 +204,20 @@ impl<'a> Batch<'a> {
 
     /// The same, when so many removals are still to be said.
     pub fn is_full_with(&self, removals: usize) -> bool {
-        let max = self.journal.config.batch_bytes_max as usize;
-        let max = if self.journal.is_short() { max.min(self.journal.room() / 2) } else { max };
+        // What is added when it is nearly full is to have room, too.
+        let max = (self.journal.config.batch_bytes_max as usize).min(self.journal.room() / 2);
         let bytes = self.journal.buffer.len() - SEGMENT_START + removals * REMOVAL_BYTES_MAX;
         (self.count > 0 || removals > 0) && bytes >= max
     }
 
-    /// Whether it can be finished. If no segment is prepared, and it does not fit into the one that is written, it is to be dropped.
+    /// Whether it can be finished: it fits into the segment that is written, or into the one that is prepared.
     pub fn has_room(&self) -> bool {
-        !self.journal.is_short() || self.space() <= self.journal.left()
+        self.space() <= self.journal.left().max(self.journal.left_in_spare())
+    }
+
+    /// It has no room, and is dropped. The next segment that is prepared is to be as large as it is.
+    pub fn wait_for_room(self) {
+        self.journal.room_wanted = format::short(SEGMENT_START + self.space());
     }
 
     /// What it takes of a segment, with what is to be left there.
@@ -229,6 +234,10 @@ impl<'a> Batch<'a> {
     pub fn finish(self, through: Ticket) -> Option<Write> {
         let space = self.space();
         let Batch { journal, mut count, frees } = self;
+        if !frees {
+            // Nothing waits for more room.
+            journal.room_wanted = 0;
+        }
         let frees = frees || journal.frees();
         if count == 0 && !frees && journal.account.cleaned.is_none() {
             journal.handle_nothing_to_write(through);
@@ -242,7 +251,8 @@ impl<'a> Batch<'a> {
         let number = journal.next_batch;
         let begins = space > journal.left();
         if begins {
-            journal.begin_segment(SEGMENT_START + space);
+            assert!(space <= journal.left_in_spare(), "a batch is finished if it has room");
+            journal.begin_segment();
         }
         let current = journal.current.as_ref().expect("a segment was begun").clone();
         journal.segments.settle(current.number, number + 1, &journal.account);

@@ -22,6 +22,14 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
+/// The file of a segment that nothing was written in: it is there, or to be made, or to be made longer if it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spare {
+    pub number: u32,
+    /// What it has room for.
+    pub bytes: u32,
+}
+
 /// One shard's journal, as it goes on being written.
 #[derive(Debug)]
 pub struct Journal {
@@ -31,8 +39,10 @@ pub struct Journal {
     completed: Ticket,
     pub(crate) next_batch: u64,
     next_segment: u32,
-    /// Prepared, in order.
-    spares: VecDeque<(u32, u64)>,
+    /// Prepared, in order, with their epochs.
+    pub(crate) spares: VecDeque<(Spare, u64)>,
+    /// What the first of them is to have room for, for the batch that waits for it; 0: none does.
+    pub(crate) room_wanted: u32,
     pub(crate) current: Option<Current>,
     pub(crate) segments: Segments,
     /// Their files may be used for other segments.
@@ -106,6 +116,7 @@ impl Journal {
             next_batch,
             next_segment,
             spares: VecDeque::new(),
+            room_wanted: 0,
             current: None,
             segments,
             freed: Vec::new(),
@@ -117,14 +128,18 @@ impl Journal {
         }
     }
 
-    /// The file of segment `number` is there, with its blocks allocated and written once. `epoch` is random.
+    /// This file is there, with its blocks allocated. `epoch` is random.
     ///
     /// # Panics
     /// If it is not the [`Self::spare_wanted`].
-    pub fn handle_spare(&mut self, number: u32, epoch: u64) {
-        assert_eq!(number, self.next_segment, "segments are prepared in order");
-        self.next_segment = number.checked_add(1).expect("2^32 segments are not used up");
-        self.spares.push_back((number, epoch));
+    pub fn handle_spare(&mut self, spare: Spare, epoch: u64) {
+        if let Some((first, _)) = self.spares.front_mut().filter(|(first, _)| first.number == spare.number) {
+            first.bytes = spare.bytes;
+            return;
+        }
+        assert_eq!(spare.number, self.next_segment, "segments are prepared in order");
+        self.next_segment = spare.number.checked_add(1).expect("2^32 segments are not used up");
+        self.spares.push_back((spare, epoch));
     }
 
     /// The write that is on its way has been written and synced.
@@ -178,7 +193,7 @@ impl Journal {
         Some(batch.without(free)).filter(Batch::has_room)
     }
 
-    /// No segment is prepared: a batch goes into the one that is written, or not at all ([`Batch::has_room`]).
+    /// No segment is prepared: a batch goes into the one that is written, or not at all.
     pub fn is_short(&self) -> bool {
         self.spares.is_empty()
     }
@@ -187,9 +202,16 @@ impl Journal {
         matches!(self.state, State::Idle)
     }
 
-    /// Bytes that a batch may have in the segment that is written.
+    /// Bytes that a batch may have in the segment that is written, or in the next one.
     pub(crate) fn room(&self) -> usize {
-        self.left().saturating_sub(in_blocks(self.manifest_max()) + self.kept_free())
+        let most = self.left().max(self.left_in_spare());
+        most.saturating_sub(in_blocks(self.manifest_max()) + self.kept_free())
+    }
+
+    /// What there is for batches in the segment that is prepared.
+    pub(crate) fn left_in_spare(&self) -> usize {
+        let bytes = self.spares.front().map_or(0, |(first, _)| first.bytes as usize);
+        bytes.saturating_sub(SEGMENT_START)
     }
 
     /// What is left in the segment that is written.
@@ -202,9 +224,15 @@ impl Journal {
         in_blocks(BATCH_HEADER + self.manifest_max())
     }
 
-    /// The number of the segment whose file is to be prepared next, if one is.
-    pub fn spare_wanted(&self) -> Option<u32> {
-        (self.spares.len() < SPARES_MAX).then_some(self.next_segment)
+    /// The file that is to be prepared next, if one is: another one, or the first of those that are there, with more room.
+    pub fn spare_wanted(&self) -> Option<Spare> {
+        if let Some((first, _)) = self.spares.front()
+            && first.bytes < self.room_wanted
+        {
+            return Some(Spare { bytes: self.room_wanted, ..*first });
+        }
+        let next = Spare { number: self.next_segment, bytes: self.config.segment_bytes };
+        (self.spares.len() < SPARES_MAX).then_some(next)
     }
 
     /// Segments whose files may be deleted or be prepared for other numbers.
@@ -270,7 +298,7 @@ impl Journal {
 
     /// The segment that is written now, or will be: what is said from now on lies in no older one.
     pub fn segment(&self) -> u32 {
-        let spare = self.spares.front().map_or(self.next_segment, |(number, _)| *number);
+        let spare = self.spares.front().map_or(self.next_segment, |(first, _)| first.number);
         self.current.as_ref().map_or(spare, |current| current.number)
     }
 
@@ -304,11 +332,11 @@ impl Journal {
         self.segments.any_free(self.segment())
     }
 
-    /// The next spare becomes the segment that is written, with room for `bytes` at least.
-    pub(crate) fn begin_segment(&mut self, bytes: usize) {
-        let (number, epoch) =
-            self.spares.pop_front().expect("a batch without a spare segment has room in this one");
-        let size = self.config.segment_bytes.max(format::short(bytes));
+    /// The next spare becomes the segment that is written.
+    pub(crate) fn begin_segment(&mut self) {
+        let spare = self.spares.pop_front();
+        let (Spare { number, bytes: size }, epoch) =
+            spare.expect("a batch that needs a segment waits for one");
         self.segments.insert(number, Segment { size, epoch, ..Segment::default() });
         self.current = Some(Current { number, epoch, size, offset: format::short(SEGMENT_START) });
     }

@@ -30,7 +30,7 @@ mod segments;
 mod format_tests;
 
 pub use batch::{Batch, Placed, Removal, Write};
-pub use journal::{Journal, Ticket};
+pub use journal::{Journal, Spare, Ticket};
 pub use limits::{BLOCK, Config, Identity, SPARES_MAX, VERSION};
 pub use record::{
     Decided, Details, Done, LEVEL_BITS, Manifest, Message, Origin, Places, Position, Prepared, Queue,

@@ -12,8 +12,7 @@ pub struct Config {
     pub identity: Identity,
     /// This start of the broker; higher than that of every start before it.
     pub boot: u32,
-    /// Bytes of a segment's file, a multiple of [`BLOCK`]. A batch for which that is not enough gets a segment of its own, whose file
-    /// then grows.
+    /// Bytes of a segment's file, a multiple of [`BLOCK`]. A batch for which that is not enough waits until the next one is larger.
     pub segment_bytes: u32,
     /// Bytes of a batch from which on it counts as full ([`Batch::is_full`](crate::Batch::is_full)); what is left goes into the next
     /// one. What is added then is still taken, so that what belongs together stays together.

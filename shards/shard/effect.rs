@@ -2,7 +2,7 @@
 //!
 //! Effects gather in a buffer that is reused; the driver carries them out in order after each batch of events.
 
-use corelane_journal::Write;
+use corelane_journal::{Spare, Write};
 use corelane_mailbox::Lane;
 
 use crate::event::{ConnectionSlot, Socket};
@@ -28,9 +28,10 @@ pub enum Effect {
     Post { to: usize, lane: Lane, mail: Mail },
     /// Write these bytes to their segment's file and sync them: [`Event::Written`](crate::Event::Written). One at a time.
     Write { write: Write },
-    /// Make the file of this segment, with all blocks allocated and written once:
+    /// Make the file of this segment, with all blocks allocated and written once; or make it so long, with all blocks allocated, if it is
+    /// there and nothing was written in it:
     /// [`Event::SegmentPrepared`](crate::Event::SegmentPrepared) or [`Event::SegmentRefused`](crate::Event::SegmentRefused).
-    PrepareSegment { number: u32 },
+    PrepareSegment { spare: Spare },
     /// Read some of this segment's file from `offset` on: [`Event::SegmentRead`](crate::Event::SegmentRead). One at a time.
     ReadSegment { number: u32, offset: u64 },
     /// Read exactly these bytes of this segment's file: [`Event::BodiesRead`](crate::Event::BodiesRead). One at a time, and before files are

@@ -4,12 +4,12 @@
 //! world stops is there whole, not at all, or some of its sectors are, in any order; so is one whose sync has failed. What was
 //! synced stays. Files that were freed are used again with what is in them, or are left lying about.
 //!
-//! Invariants, asserted: one write, one file being made, one read at a time; nothing is written over what was synced; nothing is written
-//! after a write has failed.
+//! Invariants, asserted: one write, one file being made, one read at a time; nothing is written over what was synced, nor behind the end of
+//! its file, where a disk may have no room; nothing is written after a write has failed.
 
 use std::collections::BTreeMap;
 
-use corelane_journal::Write;
+use corelane_journal::{Spare, Write};
 use corelane_shard::{Effect, Event, ImageSegment};
 
 use crate::random::Random;
@@ -26,7 +26,7 @@ pub struct DiskSetup {
     pub segment_bytes: u32,
     pub batch_bytes_max: u32,
     pub segments_idle_max: u32,
-    /// Files that there is room for, freed ones included.
+    /// Files of the usual size that there is room for, freed ones included.
     pub files_max: usize,
     /// How long anything takes at most.
     pub latency_us_max: u64,
@@ -54,7 +54,7 @@ pub struct Disk {
     /// Freed, and kept for what comes.
     spare: Vec<Vec<u8>>,
     writing: Option<(u64, Write)>,
-    preparing: Option<(u64, u32)>,
+    preparing: Option<(u64, Spare)>,
     reading: Option<(u64, u32, u64)>,
     /// What was read; the file may be freed meanwhile.
     bodies: Option<(u64, Result<Vec<u8>, String>)>,
@@ -150,11 +150,13 @@ impl Disk {
                 assert!(!self.failed, "nothing is written after a write has failed");
                 let file = &self.files[&write.segment];
                 assert!(write.offset as usize >= file.synced, "nothing is written over what was synced");
+                let end = write.offset as usize + write.bytes().len();
+                assert!(end <= file.bytes.len(), "nothing is written that there may be no room for");
                 self.writing = Some((at, write));
             }
-            Effect::PrepareSegment { number } => {
+            Effect::PrepareSegment { spare } => {
                 assert!(self.preparing.is_none(), "one file is made at a time");
-                self.preparing = Some((at, number));
+                self.preparing = Some((at, spare));
             }
             Effect::ReadSegment { number, offset } => {
                 assert!(self.reading.is_none(), "one read is on its way at a time");
@@ -182,8 +184,8 @@ impl Disk {
                 Some(self.write(write))
             }
             1 => {
-                let (_, number) = self.preparing.take_if(|(at, _)| *at <= now)?;
-                Some(self.prepare(number))
+                let (_, spare) = self.preparing.take_if(|(at, _)| *at <= now)?;
+                Some(self.prepare(spare))
             }
             3 => {
                 let (_, result) = self.bodies.take_if(|(at, _)| *at <= now)?;
@@ -217,10 +219,10 @@ impl Disk {
         if let Some((_, write)) = self.writing.take() {
             self.tear(&write);
         }
-        if let Some((_, number)) = self.preparing.take()
+        if let Some((_, spare)) = self.preparing.take()
             && self.random.one_in(2)
         {
-            self.prepare(number);
+            self.prepare(spare);
         }
         self.reading = None;
         self.bodies = None;
@@ -352,16 +354,23 @@ impl Disk {
         }
     }
 
-    fn prepare(&mut self, number: u32) -> Answer {
-        let recycled = self.spare.pop();
-        if self.full || (recycled.is_none() && self.files.len() >= self.setup.files_max) {
+    fn prepare(&mut self, Spare { number, bytes }: Spare) -> Answer {
+        let there = self.files.get(&number).map(|file| file.bytes.len());
+        let recycled = if there.is_none() { self.spare.pop() } else { None };
+        let had = there.or(recycled.as_ref().map(Vec::len)).unwrap_or(0);
+        let more = (bytes as usize).saturating_sub(had);
+        let taken: usize = self.files.values().map(|file| file.bytes.len()).sum();
+        let room = self.setup.files_max.saturating_mul(self.setup.segment_bytes as usize);
+        if self.full || (more > 0 && taken + more > room) {
             self.spare.extend(recycled);
             self.refused = true;
             return Answer::Refused(number);
         }
         self.refused = false;
-        let bytes = recycled.unwrap_or_else(|| vec![0; self.setup.segment_bytes as usize]);
-        self.files.insert(number, File { bytes, ..File::default() });
+        let file = self.files.entry(number).or_default();
+        assert!(file.writes.is_empty(), "what was written in is not made longer");
+        file.bytes.extend(recycled.unwrap_or_default());
+        file.bytes.resize(file.bytes.len().max(bytes as usize), 0);
         Answer::Prepared(number, self.random.number())
     }
 

@@ -10,7 +10,7 @@
 use super::ring::{Ring, Through};
 use crate::doorbell::Doorbell;
 use crate::storage::{Answer, Helper, SegmentFiles, SyncMode, SyncThread, Synced};
-use corelane_journal::Write;
+use corelane_journal::{Spare, Write};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -81,8 +81,8 @@ impl Disk {
         }
     }
 
-    pub(super) fn prepare(&mut self, number: u32) {
-        self.helper.prepare(number);
+    pub(super) fn prepare(&mut self, spare: Spare) {
+        self.helper.prepare(spare);
     }
 
     pub(super) fn read(&mut self, number: u32, offset: u64) {
@@ -218,7 +218,8 @@ mod tests {
     fn write(payload: &[u8]) -> Write {
         let config = Config { segment_bytes: SEGMENT_BYTES, ..Config::new(Identity::default(), 1) };
         let mut journal = Journal::new(config);
-        journal.handle_spare(1, 7);
+        let spare = journal.spare_wanted().unwrap();
+        journal.handle_spare(Spare { bytes: 2 << 20, ..spare }, 7);
         let through = journal.say();
         let mut batch = journal.begin_batch().unwrap();
         batch.message(&Message { uid: 1, place: 1, ..Message::default() }, payload, None);

@@ -8,7 +8,7 @@ use super::limits::{MEASURE_MAX, MEASURE_SEGMENT_BYTES, MEASURED_WRITES_MAX, MEA
 use super::ring::{Completion, Ring};
 use crate::doorbell::Doorbell;
 use crate::storage::{Measured, SegmentFiles, SyncError, SyncMode, Synced};
-use corelane_journal::{Config, Identity, Journal, Started, Write};
+use corelane_journal::{Config, Identity, Journal, Spare, Started, Write};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -60,9 +60,10 @@ impl Bench {
         let mut bench = Bench { ring, bell, disk, journal: Journal::new(config) };
         // One that is written, and one without which no batch begins.
         for number in 1..=2 {
-            bench.disk.prepare(number);
+            let spare = Spare { number, bytes: MEASURE_SEGMENT_BYTES };
+            bench.disk.prepare(spare);
             match bench.next_done()? {
-                Done::Prepared { result, .. } => bench.journal.handle_spare(number, result?),
+                Done::Prepared { result, .. } => bench.journal.handle_spare(spare, result?),
                 done => unreachable!("a file was asked for, not {done:?}"),
             }
         }

@@ -514,7 +514,7 @@ impl<S: Service> Pump<S> {
                 let (disk, ring) = self.disk();
                 disk.write(ring, write);
             }
-            Effect::PrepareSegment { number } => self.disk().0.prepare(number),
+            Effect::PrepareSegment { spare } => self.disk().0.prepare(spare),
             Effect::ReadSegment { number, offset } => self.disk().0.read(number, offset),
             Effect::ReadBodies { number, offset, length } => {
                 self.disk().0.read_bodies(number, offset, length);

@@ -6,6 +6,7 @@
 use super::segments::{PART_BYTES, SegmentFiles, read_at};
 use crate::doorbell::Doorbell;
 use crate::users::fill_random;
+use corelane_journal::Spare;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -15,7 +16,7 @@ use std::thread;
 
 #[derive(Debug)]
 enum Request {
-    Prepare { number: u32 },
+    Prepare { spare: Spare },
     Read { number: u32, offset: u64, buffer: Vec<u8> },
     ReadBodies { number: u32, offset: u64, length: usize, buffer: Vec<u8> },
     Free { numbers: Vec<u32> },
@@ -63,8 +64,8 @@ impl Helper {
         Ok(Helper { requests, answers, buffer: Vec::new(), bodies: Vec::new() })
     }
 
-    pub fn prepare(&mut self, number: u32) {
-        self.ask(Request::Prepare { number });
+    pub fn prepare(&mut self, spare: Spare) {
+        self.ask(Request::Prepare { spare });
     }
 
     pub fn read(&mut self, number: u32, offset: u64) {
@@ -122,9 +123,9 @@ const BODIES_KEPT_MAX: usize = 4 << 20;
 
 fn answer(files: &mut SegmentFiles, open: &mut Open, request: Request) -> Option<Answer> {
     match request {
-        Request::Prepare { number } => {
-            let result = files.prepare(number).and_then(|file| Ok((file, random()?)));
-            Some(Answer::Prepared { number, result })
+        Request::Prepare { spare } => {
+            let result = files.prepare(spare).and_then(|file| Ok((file, random()?)));
+            Some(Answer::Prepared { number: spare.number, result })
         }
         Request::Read { number, offset, mut buffer } => {
             buffer.resize(PART_BYTES, 0);

@@ -12,7 +12,7 @@ use super::progress::{Bytes, Progress};
 use super::relayout::{Target, relayout};
 use super::segments::SegmentFiles;
 use super::sync::{Measure, Measured, SyncChoice, SyncError, SyncMode};
-use corelane_journal::Queue;
+use corelane_journal::{Queue, Spare};
 use corelane_shard::Decisions;
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File};
@@ -262,7 +262,7 @@ fn choose_mode(
 /// Whether a file can be written past the kernel's cache.
 fn try_direct(folder: &Path) -> io::Result<bool> {
     let mut files = SegmentFiles::new(folder.to_owned(), corelane_journal::BLOCK as u32, true);
-    match files.prepare(0) {
+    match files.prepare(Spare { number: 0, bytes: corelane_journal::BLOCK as u32 }) {
         Ok(_) => files.discard(0).map(|()| true),
         Err(error) => match Errno::from_io_error(&error) {
             Some(Errno::INVAL | Errno::OPNOTSUPP) => Ok(false),

@@ -318,25 +318,31 @@ impl Writer {
 
     /// Writes what has gathered. Nothing is synced before the file is full: nobody relies on it yet.
     fn write(&mut self, stopped: Option<Stopped>) -> io::Result<()> {
-        while let Some(number) = self.journal.spare_wanted() {
-            self.journal.handle_spare(number, random()?);
-        }
         let through = self.journal.say();
-        let mut batch = self.journal.begin_batch().expect("there are spares, and nothing is on its way");
-        if let Some(started) = self.started.take() {
-            batch.started(&started);
-        }
-        for queue in self.queues.drain(..) {
-            batch.queue(&queue, None);
-        }
-        for (message, payload) in self.messages.drain(..) {
-            batch.message(&message, &payload, None);
-        }
-        if let Some(stopped) = stopped {
-            batch.stopped(&stopped);
-        }
+        let write = loop {
+            while let Some(spare) = self.journal.spare_wanted() {
+                self.journal.handle_spare(spare, random()?);
+            }
+            let mut batch = self.journal.begin_batch().expect("there are spares, and nothing is on its way");
+            self.started.iter().for_each(|started| batch.started(started));
+            for queue in &self.queues {
+                batch.queue(queue, None);
+            }
+            for (message, payload) in &self.messages {
+                batch.message(message, payload, None);
+            }
+            stopped.iter().for_each(|stopped| batch.stopped(stopped));
+            if batch.has_room() {
+                break batch.finish(through);
+            }
+            // No file is there yet, so the next one is as long as it has to be.
+            batch.wait_for_room();
+        };
+        self.started = None;
+        self.queues.clear();
+        self.messages.clear();
         self.gathered = 0;
-        let Some(write) = batch.finish(through) else { return Ok(()) };
+        let Some(write) = write else { return Ok(()) };
         if self.file.as_ref().is_none_or(|(number, _)| *number != write.segment) {
             self.sync()?;
             let path = self.files.path(write.segment);

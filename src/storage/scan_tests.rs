@@ -1,7 +1,8 @@
 //! What is said of files that are cut short, changed, or somebody else's?
 
-use super::support::{Author, contents, measured, message, queue, settings, start};
+use super::support::{Author, SEGMENT, contents, measured, message, queue, settings, start};
 use super::{OnDamage, StorageError, StorageSettings, describe, open};
+use corelane_journal::Spare;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -178,18 +179,42 @@ fn freed_files_are_used_again() {
     let folder = tempfile::tempdir().unwrap();
     let opened = start(folder.path(), 1);
     let mut files = opened.shards.into_iter().next().unwrap().files;
-    let file = files.prepare(1).unwrap();
+    let file = files.prepare(Spare { number: 1, bytes: SEGMENT }).unwrap();
     file.write_all_at(super::aligned(&vec![7; 3 * 4096])[..4096].as_ref(), 4096).unwrap();
     files.free(&[1]).unwrap();
     assert!(files.path(1).exists(), "it waits");
-    let again = files.prepare(2).unwrap();
+    let again = files.prepare(Spare { number: 2, bytes: SEGMENT }).unwrap();
     assert!(!files.path(1).exists());
     let mut bytes = vec![0; 3 * 4096];
     let start = bytes.as_ptr().align_offset(4096);
     again.read_exact_at(&mut bytes[start..start + 4096], 4096).unwrap();
     assert!(bytes[start..start + 4096].iter().all(|byte| *byte == 7), "it is the same file");
-    // One that has grown is not.
+    // One that is longer is not.
     again.set_len(1 << 20).unwrap();
     files.free(&[2]).unwrap();
     assert!(!files.path(2).exists());
+}
+
+#[test]
+fn a_file_is_made_longer_if_there_is_room_and_stays_as_it_is_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = start(folder.path(), 1);
+    let mut files = opened.shards.into_iter().next().unwrap().files;
+    let paths = [1, 2].map(|number| files.path(number));
+    let length = |number: usize| fs::metadata(&paths[number - 1]).unwrap().len();
+    for number in [1, 2] {
+        files.prepare(Spare { number, bytes: SEGMENT }).unwrap();
+    }
+    files.prepare(Spare { number: 1, bytes: 1 << 20 }).unwrap();
+    assert_eq!([length(1), length(2)], [1 << 20, SEGMENT.into()]);
+    // Those that wait for others make room first.
+    files.free(&[2]).unwrap();
+    assert!(files.path(2).exists());
+    files.leave_free(u64::MAX);
+    let error = files.prepare(Spare { number: 1, bytes: 2 << 20 }).unwrap_err();
+    assert!(error.to_string().contains("a file takes 1024 KiB"), "{error}");
+    assert!(!files.path(2).exists());
+    assert_eq!(length(1), 1 << 20);
+    files.free(&[1]).unwrap();
+    assert!(!files.path(1).exists(), "it is no file for others");
 }

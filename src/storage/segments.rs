@@ -1,14 +1,15 @@
 //! How are the segments of one shard files?
 //!
 //! A segment's file is made under another name, its blocks allocated and written once, and synced, before it gets its own: so that a
-//! write to it later moves bytes and nothing else. A freed file keeps its name until another segment needs it.
+//! write to it later moves bytes and nothing else. For a batch that is larger than the usual segment it is made longer first: what is written
+//! has its room on the disk, or is not begun. A freed file keeps its name until another segment needs it.
 //!
 //! Invariants: a file that bears a segment's name is whole; a directory is synced before anybody relies on a name in it.
 
 use super::error::StorageError;
 use super::layout::sync_directory;
 use super::progress::Bytes;
-use corelane_journal::{BLOCK, SPARES_MAX};
+use corelane_journal::{BLOCK, SPARES_MAX, Spare};
 use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, statvfs};
 use rustix::io::Errno;
 use std::fmt::Write;
@@ -51,17 +52,16 @@ impl SegmentFiles {
         self.free_min = bytes;
     }
 
-    /// Whether there is room for one more file.
-    fn check_room(&self) -> io::Result<()> {
+    /// Whether there is room for so much more.
+    fn check_room(&self, bytes: u64) -> io::Result<()> {
         let disk = statvfs(&self.folder)?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let wanted = self.free_min.saturating_add(u64::from(self.segment_bytes));
+        let wanted = self.free_min.saturating_add(bytes);
         // One of no size is bound by something else, and does not say by what.
         if free >= wanted || disk.f_blocks == 0 {
             return Ok(());
         }
-        let mut text =
-            format!("{} are free, and a file takes {}", Bytes(free), Bytes(self.segment_bytes.into()));
+        let mut text = format!("{} are free, and a file takes {}", Bytes(free), Bytes(bytes));
         if self.free_min > 0 {
             // Writing to a string does not fail.
             let _ = write!(text, "; {} are to be left to others (--disk-free-min)", Bytes(self.free_min));
@@ -109,13 +109,17 @@ impl SegmentFiles {
         Ok(numbers)
     }
 
-    /// Makes the file of a segment, and answers it open for writing. Takes as long as writing all of it takes.
-    pub fn prepare(&mut self, number: u32) -> io::Result<File> {
-        let path = self.path(number);
+    /// Makes the file of a segment, and answers it open for writing. Takes as long as writing all of it takes. One that is longer than usual is
+    /// there already.
+    pub fn prepare(&mut self, spare: Spare) -> io::Result<File> {
+        let path = self.path(spare.number);
+        if spare.bytes > self.segment_bytes {
+            return self.lengthen(&path, spare.bytes.into());
+        }
         match self.recycled.pop() {
             Some(old) => fs::rename(self.path(old), &path)?,
             None => {
-                self.check_room()?;
+                self.check_room(self.segment_bytes.into())?;
                 let new = path.with_extension(&ENDING_NEW[1..]);
                 let made = self.make(&new).and_then(|()| fs::rename(&new, &path));
                 if made.is_err() {
@@ -182,19 +186,32 @@ impl SegmentFiles {
     fn make(&self, path: &Path) -> io::Result<()> {
         let file = self.options().create(true).truncate(true).open(path)?;
         let length = u64::from(self.segment_bytes);
-        match fallocate(&file, FallocateFlags::empty(), 0, length) {
-            Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let zeros = vec![0; PART_BYTES + BLOCK];
-        let zeros = aligned(&zeros);
-        let mut at = 0;
-        while at < length {
-            let part = zeros.len().min((length - at) as usize);
-            file.write_all_at(&zeros[..part], at)?;
-            at += part as u64;
-        }
+        allocate(&file, 0, length)?;
+        write_zeros(&file, 0, length)?;
         file.sync_all()
+    }
+
+    /// Nothing was written in it. Its new blocks are not written before the one batch that they are for is, if they can be had without.
+    fn lengthen(&mut self, path: &Path, length: u64) -> io::Result<File> {
+        let file = self.open_to_write(path)?;
+        let before = file.metadata()?.len();
+        let more = length.saturating_sub(before);
+        if self.check_room(more).is_err() {
+            // Those that are kept for others are too short for this one.
+            let kept = std::mem::take(&mut self.recycled);
+            kept.into_iter().try_for_each(|number| self.discard(number))?;
+            self.check_room(more)?;
+        }
+        let made = match allocate(&file, before, more) {
+            Ok(true) => file.sync_all(),
+            Ok(false) => write_zeros(&file, before, length).and_then(|()| file.sync_all()),
+            Err(error) => Err(error),
+        };
+        if made.is_err() {
+            // What there was room for is others'.
+            let _ = file.set_len(before);
+        }
+        made.map(|()| file)
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<File> {
@@ -207,6 +224,27 @@ impl SegmentFiles {
         options.read(true).write(true).mode(0o600).custom_flags(flags.bits().cast_signed());
         options
     }
+}
+
+/// Takes room on the disk for so many bytes more. False: the file system has no such thing.
+fn allocate(file: &File, from: u64, length: u64) -> io::Result<bool> {
+    match fallocate(file, FallocateFlags::empty(), from, length) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
+    let zeros = vec![0; PART_BYTES + BLOCK];
+    let zeros = aligned(&zeros);
+    let mut at = from;
+    while at < to {
+        let part = zeros.len().min((to - at) as usize);
+        file.write_all_at(&zeros[..part], at)?;
+        at += part as u64;
+    }
+    Ok(())
 }
 
 /// Keeps what cannot be read where somebody can look at it.

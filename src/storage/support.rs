@@ -58,30 +58,35 @@ impl Author {
     }
 
     /// Says something that has no place of its own.
-    pub(super) fn say(&mut self, what: impl FnOnce(&mut Batch<'_>)) {
+    pub(super) fn say(&mut self, what: impl FnMut(&mut Batch<'_>)) {
         self.write(what, |_, ()| ());
     }
 
     /// Says a thing. Answers where it lies.
-    pub(super) fn say_thing(&mut self, what: impl FnOnce(&mut Batch<'_>) -> Placed) -> Position {
+    pub(super) fn say_thing(&mut self, what: impl FnMut(&mut Batch<'_>) -> Placed) -> Position {
         self.write(what, |write, placed| write.position(placed))
     }
 
     fn write<T, R>(
         &mut self,
-        what: impl FnOnce(&mut Batch<'_>) -> T,
+        mut what: impl FnMut(&mut Batch<'_>) -> T,
         then: impl FnOnce(&Write, T) -> R,
     ) -> R {
         let ShardStorage { files, recovered, .. } = &mut self.storage;
         let journal = &mut recovered.journal;
-        while let Some(number) = journal.spare_wanted() {
-            self.files.insert(number, files.prepare(number).unwrap());
-            journal.handle_spare(number, u64::from(number) * 77);
-        }
         let through = journal.say();
-        let mut batch = journal.begin_batch().unwrap();
-        let said = what(&mut batch);
-        let write = batch.finish(through).unwrap();
+        let (said, write) = loop {
+            while let Some(spare) = journal.spare_wanted() {
+                self.files.insert(spare.number, files.prepare(spare).unwrap());
+                journal.handle_spare(spare, u64::from(spare.number) * 77);
+            }
+            let mut batch = journal.begin_batch().unwrap();
+            let said = what(&mut batch);
+            if batch.has_room() {
+                break (said, batch.finish(through).unwrap());
+            }
+            batch.wait_for_room();
+        };
         self.files[&write.segment].write_all_at(write.bytes(), write.offset).unwrap();
         let answer = then(&write, said);
         journal.handle_synced(write);

@@ -4,7 +4,7 @@
 
 use corelane::driver::{Clock, Disk, Driver, Idle, Participants, Placement, Service, measure, participants};
 use corelane::storage::{Opened, StorageSettings, SyncChoice, SyncMode, open};
-use corelane_journal::{Journal, Message, Position, Removal, Ticket, Write};
+use corelane_journal::{Journal, Message, Position, Removal, Spare, Ticket, Write};
 use corelane_shard::{ConnectionSlot, Effect, Event, Socket, Turn};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ const KEPT: u64 = 50;
 /// Says message after message, and removes the older ones.
 struct Keeper {
     journal: Journal,
-    wanted: Option<u32>,
+    wanted: Option<Spare>,
     effects: Vec<Effect>,
     positions: BTreeMap<u64, Position>,
     next: u64,
@@ -61,7 +61,8 @@ impl Keeper {
             batch.remove(&mut [Removal { uid: 1, place, position }]);
         }
         if !batch.has_room() {
-            // The next segment is not there yet, and it is said again when it is.
+            // The next segment is not there yet, or is too small, and it is said again when it is.
+            batch.wait_for_room();
             return;
         }
         let write = batch.finish(through).unwrap();
@@ -109,9 +110,9 @@ impl Service for Keeper {
     fn apply(&mut self, _now: u64, event: Event<'_>) {
         match event {
             Event::Written { write, result } => self.on_written(write, result),
-            Event::SegmentPrepared { number, epoch } => {
-                self.wanted = None;
-                self.journal.handle_spare(number, epoch);
+            Event::SegmentPrepared { epoch, .. } => {
+                let spare = self.wanted.take().unwrap();
+                self.journal.handle_spare(spare, epoch);
             }
             Event::SegmentRead { result, .. } => {
                 self.tell.send(Told::Read(result.unwrap()[..8].to_vec())).unwrap();
@@ -129,7 +130,7 @@ impl Service for Keeper {
         let wanted = self.journal.spare_wanted();
         if wanted.is_some() && self.wanted.is_none() {
             self.wanted = wanted;
-            self.effects.extend(wanted.map(|number| Effect::PrepareSegment { number }));
+            self.effects.extend(wanted.map(|spare| Effect::PrepareSegment { spare }));
         }
         self.say();
         if self.stopping && !std::mem::replace(&mut self.stopped, true) {

@@ -216,6 +216,30 @@ fn s60_with_less_room_than_is_to_be_left_producers_are_refused_until_there_is_mo
     assert!((1..2000).contains(&count), "{count} were accepted");
 }
 
+#[test]
+fn s60_what_is_larger_than_a_file_is_not_begun_without_room_for_it() {
+    let Some(disk) = Disk::new("16m") else { return };
+    let broker = Broker::spawn(&mut disk.serve("1"));
+    send(&broker, "orders", ["first".to_owned()]);
+    let deadline = Instant::now() + PATIENCE;
+    while segment_count(&disk.outside().join("data")) < 3 {
+        assert!(Instant::now() < deadline, "its files are not made");
+    }
+    disk.fill(512 << 10);
+    let mut waits = broker.command(&["send", "orders", "--size", "1000000", "--durable"]).spawn().unwrap();
+    let told = broker.log_line("no file for the next segment of the journal");
+    assert!(told.contains("are free, and a file takes"), "{told}");
+    let error = broker.fails(&["send", "orders", "now", "--durable"]);
+    assert!(REFUSED.iter().all(|part| error.contains(part)), "{error}");
+    disk.make_room();
+    assert!(waits.wait().unwrap().success(), "it was written when there was room");
+    send(&broker, "orders", ["last".to_owned()]);
+    broker.end(Signal::KILL);
+    let found: Vec<usize> =
+        bodies(&Broker::spawn(&mut disk.serve("1")), "orders").iter().map(String::len).collect();
+    assert_eq!(found, [5, 1_000_000, 4]);
+}
+
 /// Files of the first shard that are whole.
 fn segment_count(data: &Path) -> usize {
     let is_segment = |path: PathBuf| path.extension().is_some_and(|ending| ending == "segment");

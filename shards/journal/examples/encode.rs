@@ -16,8 +16,8 @@ fn main() {
     let mut journal = Journal::new(Config::new(Identity::default(), 1));
     let payload = vec![1; size as usize];
     for round in 0..rounds {
-        while let Some(number) = journal.spare_wanted() {
-            journal.handle_spare(number, u64::from(number));
+        while let Some(spare) = journal.spare_wanted() {
+            journal.handle_spare(spare, u64::from(spare.number));
         }
         let write = encode_batch(&mut journal, &payload, round * batch, batch);
         journal.handle_synced(write);

@@ -12,8 +12,8 @@ fn journal(segment_bytes: u32) -> Journal {
 
 /// Says that in a batch of its own, which is synced.
 fn say<T>(journal: &mut Journal, what: impl FnOnce(&mut Batch<'_>) -> T) -> (Write, T) {
-    while let Some(number) = journal.spare_wanted() {
-        journal.handle_spare(number, u64::from(number));
+    while let Some(spare) = journal.spare_wanted() {
+        journal.handle_spare(spare, u64::from(spare.number));
     }
     let ticket = journal.say();
     let mut batch = journal.begin_batch().expect("nothing is on its way");

@@ -1,5 +1,7 @@
 //! What completes when, and what is refused or reported at a start.
 
+use std::collections::BTreeMap;
+
 use corelane_journal::*;
 
 const IDENTITY: Identity = Identity { layout: 1, shard: 3, shards: 4 };
@@ -10,8 +12,8 @@ fn config() -> Config {
 
 fn journal() -> Journal {
     let mut journal = Journal::new(config());
-    while let Some(number) = journal.spare_wanted() {
-        journal.handle_spare(number, 0x1234_5678 + u64::from(number));
+    while let Some(spare) = journal.spare_wanted() {
+        journal.handle_spare(spare, 0x1234_5678 + u64::from(spare.number));
     }
     journal
 }
@@ -111,21 +113,53 @@ fn no_batch_has_room_without_a_segment() {
     let mut journal = Journal::new(config());
     journal.say();
     assert!(!journal.begin_batch().expect("something was said").has_room());
-    let number = journal.spare_wanted().expect("there is none");
-    journal.handle_spare(number, 1);
+    let spare = journal.spare_wanted().expect("there is none");
+    journal.handle_spare(spare, 1);
     assert!(journal.begin_batch().expect("it still waits").has_room());
 }
 
 #[test]
-fn a_message_larger_than_a_segment_has_one_of_its_own() {
+fn a_message_larger_than_a_segment_has_one_of_its_own_when_there_is_room_for_it() {
     let mut journal = journal();
     let (write, _) = say(&mut journal, 1, b"small");
     journal.handle_synced(write);
+    journal.say();
+    while let Some(spare) = journal.spare_wanted() {
+        journal.handle_spare(spare, 1);
+    }
+    let mut batch = journal.begin_batch().expect("something was said");
+    batch.message(&message(2), &[7; 100_000], None);
+    assert!(!batch.has_room());
+    batch.wait_for_room();
+    // What frees segments does not wait, nor does it take away what is waited for.
+    assert!(journal.begin_freeing(&BTreeMap::new()).is_none());
+    let spare = journal.spare_wanted().expect("it waits for a larger one");
+    assert!((100_000..130_000).contains(&spare.bytes), "{spare:?}");
+    assert_eq!((spare.number, spare.bytes % 4096), (2, 0));
+    journal.handle_spare(spare, 1);
+    assert_eq!(journal.spare_wanted(), None);
     let (write, position) = say(&mut journal, 2, &vec![7; 100_000]);
     assert_eq!((write.segment, write.offset, position.segment), (2, 0, 2));
-    assert!(write.bytes().len() > 100_000);
+    assert!((100_000..=spare.bytes as usize).contains(&write.bytes().len()));
     journal.handle_synced(write);
     assert!(journal.disk_bytes() > 100_000);
+    assert_eq!(journal.spare_wanted().map(|spare| spare.bytes), Some(config().segment_bytes));
+}
+
+#[test]
+fn who_has_less_to_say_than_before_waits_for_no_room() {
+    let mut journal = journal();
+    journal.say();
+    let mut batch = journal.begin_batch().expect("something was said");
+    batch.message(&message(1), &[7; 100_000], None);
+    batch.wait_for_room();
+    assert!(journal.spare_wanted().is_some());
+    let (write, _) = say(&mut journal, 1, b"small");
+    journal.handle_synced(write);
+    assert_eq!(
+        journal.spare_wanted().map(|spare| (spare.number, spare.bytes)),
+        Some((3, config().segment_bytes))
+    );
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl Shard {
             backup,
             ..
         } = &mut **durability;
-        let (is_short, completed) = (journal.is_short(), journal.completed());
+        let completed = journal.completed();
         if backup.holds() {
             return false;
         }
@@ -133,9 +133,7 @@ impl Shard {
                 Said::Stopped { time } => last = Some(Stopped { time: *time }),
                 said => sources.encode(said, open, &mut batch, placing),
             }
-            if is_short {
-                taken.push(said);
-            }
+            taken.push(said);
             let is_whole = begun.0 + count >= whole.0 || batch.bytes() >= BATCH_BYTES_MAX;
             if !open && is_whole && batch.is_full_with(removals.len()) {
                 break;
@@ -146,6 +144,7 @@ impl Shard {
         removals.clear();
         last.iter().for_each(|stopped| batch.stopped(stopped));
         if !batch.has_room() {
+            batch.wait_for_room();
             // As if nothing had been begun: there may be less to say when there is room again, or when it is tried again.
             taken.drain(..).rev().for_each(|said| line.push_front(said));
             placing.clear();

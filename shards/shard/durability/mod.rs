@@ -35,7 +35,7 @@ mod transactions;
 use std::collections::{BTreeMap, VecDeque};
 
 use corelane_engine::{Place, QueueId, Stored};
-use corelane_journal::{Journal, Position, Record, Removal, Ticket, TransactionName};
+use corelane_journal::{Journal, Position, Record, Removal, Spare, Ticket, TransactionName};
 use hashbrown::{HashMap, HashSet};
 
 use crate::Shard;
@@ -87,8 +87,8 @@ pub(crate) struct Durability {
     unbound: HashSet<QueueId>,
     /// A group begins with what is said next.
     opens_group: bool,
-    /// A segment's file is being made.
-    preparing: bool,
+    /// The segment's file that is being made.
+    preparing: Option<Spare>,
     /// When a file that could not be made is asked for again.
     prepare_at: u64,
     /// The reason why the last one could not be made.
@@ -96,7 +96,7 @@ pub(crate) struct Durability {
     /// Nothing is promised, and no batch ends if it is not very large, before this is written: something has changed its place here since
     /// it was said, and only that says where it is.
     whole: Ticket,
-    /// What was to be written did not fit into what is left of the last segment: it is tried again when one was made or refused.
+    /// What was to be written fits into no segment that is there: it is tried again when one was made or refused.
     waits: bool,
     /// What was said last is that the shard has stopped. Nothing more is written then but what comes from other shards.
     stopped: Option<Ticket>,
@@ -104,7 +104,7 @@ pub(crate) struct Durability {
     /// Kept for their memory.
     placing: Placing,
     removals: Vec<Removal>,
-    /// What the batch in hand says, while there is no other segment.
+    /// What the batch in hand says, as long as it may have no room.
     taken: Vec<Said>,
 }
 
@@ -245,7 +245,7 @@ impl Durability {
             all_ready: false,
             unbound: HashSet::new(),
             opens_group: false,
-            preparing: false,
+            preparing: None,
             prepare_at: 0,
             refused: None,
             whole: Ticket(0),
@@ -485,25 +485,32 @@ impl Shard {
     /// Asks for the next segment's file, if one is wanted.
     fn ask_for_segment(&mut self, now: u64) {
         let Some(durability) = &mut self.durability else { return };
-        let asks = !durability.preparing && durability.prepare_at <= now && !durability.journal.is_failed();
-        if let Some(number) = durability.journal.spare_wanted().filter(|_| asks) {
-            durability.preparing = true;
-            self.effects.push(Effect::PrepareSegment { number });
+        let Some(spare) = durability.journal.spare_wanted() else {
+            // What had no room has less to say now.
+            durability.refused = None;
+            return;
+        };
+        let is_time = durability.prepare_at <= now && !durability.journal.is_failed();
+        if durability.preparing.is_none() && is_time {
+            durability.preparing = Some(spare);
+            self.effects.push(Effect::PrepareSegment { spare });
         }
     }
 
     pub(crate) fn on_segment_prepared(&mut self, number: u32, epoch: u64) {
         let Some(durability) = &mut self.durability else { return };
-        durability.preparing = false;
         durability.waits = false;
         durability.refused = None;
-        durability.journal.handle_spare(number, epoch);
+        if let Some(spare) = durability.preparing.take() {
+            debug_assert_eq!(spare.number, number, "one is made at a time");
+            durability.journal.handle_spare(spare, epoch);
+        }
     }
 
     /// There is no room for more: what waits for a segment waits on, and it is asked for again.
     pub(crate) fn on_segment_refused(&mut self, now: u64, reason: String) {
         let Some(durability) = &mut self.durability else { return };
-        durability.preparing = false;
+        durability.preparing = None;
         durability.waits = false;
         durability.prepare_at = now.saturating_add(SEGMENT_RETRY_US);
         if durability.refused.is_none() {
@@ -520,7 +527,7 @@ impl Shard {
     #[inline]
     pub(crate) fn next_segment_deadline(&self) -> Option<u64> {
         let durability = self.durability.as_ref()?;
-        let asks = !durability.preparing && !durability.journal.is_failed();
+        let asks = durability.preparing.is_none() && !durability.journal.is_failed();
         let waits = durability.refused.is_some() && asks && durability.journal.spare_wanted().is_some();
         waits.then_some(durability.prepare_at)
     }

@@ -1,6 +1,7 @@
 //! A disk whose sectors are written one by one, and a source of chance for it.
 
 use corelane_journal::Position;
+use corelane_journal::Spare;
 use std::collections::BTreeMap;
 
 const SECTOR: usize = 512;
@@ -54,10 +55,13 @@ impl Disk {
         &self.files[&position.segment][position.offset as usize..][..position.length as usize]
     }
 
-    /// A file of zeros, or one that was used before.
-    pub(crate) fn prepare(&mut self, segment: u32, random: &mut Random) {
-        let recycled = if random.below(5) > 0 { self.spare.pop() } else { None };
-        self.files.insert(segment, recycled.unwrap_or_else(|| vec![0; 4096 * 4]));
+    /// A file of zeros, or one that was used before; or one that is there already, made longer.
+    pub(crate) fn prepare(&mut self, spare: Spare, random: &mut Random) {
+        let there = self.files.remove(&spare.number);
+        let recycled = there.or_else(|| if random.below(5) > 0 { self.spare.pop() } else { None });
+        let mut bytes = recycled.unwrap_or_default();
+        bytes.resize(bytes.len().max(spare.bytes as usize), 0);
+        self.files.insert(spare.number, bytes);
     }
 
     /// A freed file is recycled, or forgotten where it lies.

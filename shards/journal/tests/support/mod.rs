@@ -211,10 +211,10 @@ impl World {
     }
 
     fn spares(&mut self) {
-        while let Some(number) = self.journal.spare_wanted() {
+        while let Some(spare) = self.journal.spare_wanted() {
             let epoch = self.random.next();
-            self.disk.prepare(number, &mut self.random);
-            self.journal.handle_spare(number, epoch);
+            self.disk.prepare(spare, &mut self.random);
+            self.journal.handle_spare(spare, epoch);
         }
     }
 
@@ -227,6 +227,13 @@ impl World {
 
     fn write(&mut self) {
         let mut through = self.journal.completed();
+        let before = (
+            self.gathered.clone(),
+            self.positions.clone(),
+            self.queues.clone(),
+            self.prepared.clone(),
+            self.decided.clone(),
+        );
         let Some(mut batch) = self.journal.begin_batch() else { return };
         let mut state = self.durable.clone();
         let mut places = Places::default();
@@ -253,6 +260,11 @@ impl World {
             state.apply(op, &self.skipped);
             self.gathered.pop_front();
             said += 1;
+        }
+        if !batch.has_room() {
+            batch.wait_for_room();
+            (self.gathered, self.positions, self.queues, self.prepared, self.decided) = before;
+            return;
         }
         self.through = through;
         let Some(write) = batch.finish(through) else {

@@ -397,3 +397,24 @@ fn a_publisher_that_wants_no_answers_is_not_cut_off_by_a_full_disk() {
     }
     assert_eq!(stage.world.clients[client].bodies(listener), ["1", "2"]);
 }
+
+/// A file that is made for a large message is wanted only as long as that is to be written.
+#[test]
+fn s60_when_a_consumer_has_taken_what_had_no_room_durable_messages_are_taken_again() {
+    let mut stage = Stage::with(&setup(DiskSetup::default()));
+    let sender = stage.sender("q");
+    stage.send("q", &["before"]);
+    stage.world.disks[0].full = true;
+    let large = stage.post(sender, &"l".repeat(100_000));
+    stage.world.advance(2_000_000);
+    assert_eq!(stage.outcome(large), "nothing", "there is no room for it");
+    let refused = stage.post(sender, "refused");
+    stage.world.run();
+    assert_eq!(stage.outcome(refused), "rejected amqp:resource-limit-exceeded");
+    assert_eq!(stage.take("q").len(), 2);
+    stage.world.advance(2_000_000);
+    assert_eq!(stage.outcome(large), "accepted");
+    stage.send("q", &["small"]);
+    stage.crash();
+    assert_eq!(stage.take_bodies("q"), ["small"]);
+}

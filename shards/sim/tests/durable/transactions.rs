@@ -453,3 +453,34 @@ fn what_goes_back_in_a_transaction_is_counted_as_well() {
         assert_eq!(stage.crash().messages(), 0);
     }
 }
+
+/// What does not fit into a segment's file is not begun before a larger one is there.
+#[test]
+fn s60_a_transaction_larger_than_a_segment_waits_for_room_on_a_full_disk() {
+    for shards in [1, 2] {
+        let mut stage = Stage::new(shards, 1);
+        let queues: Vec<String> = (0..shards).map(|shard| name_at(shard, shards)).collect();
+        let (coordinator, number) = declare(&mut stage, 0);
+        for queue in &queues {
+            let sender = stage.sender(queue);
+            assert_eq!(send_in(&mut stage, sender, number, &[40_000; 5]), ["accepted"; 5]);
+        }
+        stage.world.disks.iter_mut().for_each(|disk| disk.full = true);
+        let token = stage.world.clients[stage.client].discharge(coordinator, number, false);
+        for _ in 0..3 {
+            stage.world.advance(2_000_000);
+        }
+        assert_eq!(stage.outcome(token), "nothing");
+        assert!(stage.world.disks.iter().all(|disk| disk.is_full() && !disk.is_failed()));
+        assert_eq!(stage.world.warnings.len(), shards, "{:?}", stage.world.warnings);
+        let sender = stage.sender(&queues[0]);
+        let late = stage.post(sender, "late");
+        stage.world.run();
+        assert_eq!(stage.outcome(late), "rejected amqp:resource-limit-exceeded");
+        stage.world.disks.iter_mut().for_each(|disk| disk.full = false);
+        stage.world.advance(2_000_000);
+        assert_eq!(stage.outcome(token), "accepted");
+        assert_eq!(stage.crash().messages(), 5 * shards as u64);
+        assert!(queues.iter().all(|queue| stage.take(queue).len() == 5));
+    }
+}
