@@ -210,7 +210,7 @@ impl Shard {
         self.release_hold(now, slot);
     }
 
-    /// The peer's open names a virtual host, plainly or as `vhost:name`; a plain name that is none means the default.
+    /// The peer's open names a virtual host as `vhost:NAME`; any other host name, or none, means the default one.
     fn on_opened(&mut self, slot: ConnectionSlot, open: &Open<'_>) {
         let asked = open.hostname.and_then(|hostname| hostname.strip_prefix("vhost:"));
         let vhost = self.topology.vhost(asked.unwrap_or(vhost::DEFAULT)).cloned();
