@@ -5,6 +5,7 @@
 require_once 'PhpAmqpLib/autoload.php';
 
 use PhpAmqpLib\Connection\AMQPStreamConnection;
+use PhpAmqpLib\Exception\AMQPBasicCancelException;
 use PhpAmqpLib\Message\AMQPMessage;
 use PhpAmqpLib\Wire\AMQPTable;
 
@@ -109,6 +110,23 @@ function returns($connection, $prefix)
         $channel->basic_publish(new AMQPMessage('lost'), '', "$queue.missing", true);
         $channel->wait_for_pending_acks_returns(PATIENCE);
         same($told, [312, 'confirmed'], 'what was told');
+    }
+}
+
+function cancel($connection, $prefix)
+{
+    foreach (names($prefix) as $queue) {
+        $channel = $connection->channel();
+        $channel->queue_declare($queue, false, false, false, false);
+        $channel->basic_consume($queue, $queue, false, false, false, false, fn () => null);
+        $connection->channel()->queue_delete($queue);
+        try {
+            $channel->wait(null, false, PATIENCE);
+        } catch (AMQPBasicCancelException $cancelled) {
+            same($cancelled->consumerTag, $queue, 'the consumer');
+            continue;
+        }
+        throw new Exception('the consumer was not told that its queue is gone');
     }
 }
 

@@ -66,6 +66,19 @@ async def returns(connection):
         raise AssertionError("a message that nobody gets was not returned")
 
 
+async def cancel(connection):
+    """A consumer whose queue is deleted is ended by the broker: the client knows of it no more."""
+    channel, other = await connection.channel(), await connection.channel()
+    consumers = (await channel.get_underlay_channel()).consumers
+    for name in QUEUES:
+        queue = await channel.declare_queue(name)
+        tag = await queue.consume(print)
+        assert tag in consumers
+        await (await other.get_queue(name)).delete(if_unused=False)
+        while tag in consumers:
+            await asyncio.sleep(0.01)
+
+
 async def iterate(connection):
     """A server of calls over queues that live as long as their connection."""
     channel = await connection.channel()

@@ -10,11 +10,11 @@ from .harness import Failure, case, check, equal
 SECONDS = 60
 
 NAMES = {
-    "aio-pika": ("confirms", "prefetch", "returns", "iterate"),
+    "aio-pika": ("confirms", "prefetch", "returns", "cancel", "iterate"),
     "amqplib": ("confirms", "prefetch", "returns", "cancel", "topics", "refusals"),
     "go": ("confirms", "prefetch", "returns", "cancel"),
     "java": ("confirms", "prefetch", "returns", "cancel", "topics"),
-    "php": ("confirms", "prefetch", "returns"),
+    "php": ("confirms", "prefetch", "returns", "cancel"),
 }
 
 
