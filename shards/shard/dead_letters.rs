@@ -238,7 +238,8 @@ impl Shard {
             }
             let next = self.dead_letter_waits.take().or_else(|| self.next_dead_letter(now));
             let Some(letter) = next else { return false };
-            if !self.may_route(&letter.to) {
+            let leaves = !self.stays_here(&letter.to);
+            if !self.may_route(&letter.to) || leaves && !self.may_leave(letter.source) {
                 self.dead_letter_waits = Some(letter);
                 return false;
             }

@@ -37,6 +37,16 @@ impl Shard {
         }
     }
 
+    /// Whether what goes to this address goes to no other shard, whatever is bound or subscribed there.
+    pub(crate) fn stays_here(&self, address: &str) -> bool {
+        match Address::resolve(address) {
+            Address::Name(name) if !self.is_topic(&name) => self.home_of(&name) == self.index,
+            Address::Queue(name) => self.home_of(&name) == self.index,
+            Address::Name(_) | Address::Topic(_) | Address::Exchange { .. } => self.shards == 1,
+            Address::Unsupported | Address::Invalid => true,
+        }
+    }
+
     fn may_forward_to_queue(&self, name: &str) -> bool {
         let home = self.home_of(name);
         home == self.index || self.peers.may_forward(home)

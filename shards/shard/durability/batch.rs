@@ -524,7 +524,7 @@ impl Durability {
         participations: &mut Participations,
         dead_letters: &mut DeadLetters,
     ) {
-        let Durability { placing, leaving, overflow, definitions, decided, journal, .. } = self;
+        let Durability { placing, leaving, overflow, definitions, decided, journal, begun, .. } = self;
         overflow.begin(write);
         for (queue, place, placed) in placing.messages.drain(..) {
             let position = write.position(placed);
@@ -563,7 +563,7 @@ impl Durability {
                 if let Stored::Here(message) = &mut letter.message {
                     message.position = Some(position);
                 }
-                leaving.insert(letter, uid, position, death_of(letter.reason));
+                leaving.insert(letter, uid, (position, *begun), death_of(letter.reason));
             }
         }
         dead_letters.note_all();

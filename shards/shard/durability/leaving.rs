@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use corelane_engine::{DeadLetter, DeadLetterReason, Place, QueueId, Stored};
-use corelane_journal::{self as journal, Origin, Position, Removal};
+use corelane_journal::{self as journal, Origin, Position, Removal, Ticket};
 use hashbrown::HashMap;
 
 use super::overflow::position_of;
@@ -49,6 +49,8 @@ pub(super) struct Departure {
     pub(super) death: u8,
     /// A start has found it, and nobody knows how far it had come before.
     was_found: bool,
+    /// When this is synced its death is, with all that belongs together with it.
+    ticket: Ticket,
     pub(super) delivery_count: u32,
     pub(super) acquired_count: u32,
     /// Shards that have yet to answer.
@@ -102,14 +104,21 @@ impl Leaving {
         self.departures.get(&source)
     }
 
-    /// A dead letter is written there.
-    pub(super) fn insert(&mut self, letter: &DeadLetter<Message>, uid: u64, position: Position, death: u8) {
+    /// A dead letter is written there; with the ticket it is synced that it has died.
+    pub(super) fn insert(
+        &mut self,
+        letter: &DeadLetter<Message>,
+        uid: u64,
+        (position, ticket): (Position, Ticket),
+        death: u8,
+    ) {
         let source = Source { queue: letter.queue, place: letter.place };
         let departure = Departure {
             uid,
             position,
             death,
             was_found: false,
+            ticket,
             delivery_count: letter.delivery_count,
             acquired_count: letter.acquired_count,
             unanswered: 0,
@@ -141,9 +150,9 @@ impl Leaving {
         }
     }
 
-    fn note_found(&mut self, source: Source, was_found: bool) {
+    fn note_found(&mut self, source: Source) {
         if let Some(departure) = self.departures.get_mut(&source) {
-            departure.was_found = was_found;
+            departure.was_found = true;
         }
     }
 
@@ -172,9 +181,10 @@ impl Shard {
                 && let Some(durability) = &mut self.durability
             {
                 let death = death_of(letter.reason);
-                durability.leaving.insert(&letter, uid, position, if found { death } else { 0 });
-                durability.leaving.note_found(source, found);
-                if !found {
+                if found {
+                    durability.leaving.insert(&letter, uid, (position, Ticket(0)), death);
+                    durability.leaving.note_found(source);
+                } else {
                     let returned = journal::Returned {
                         uid,
                         place: letter.place.0,
@@ -186,6 +196,8 @@ impl Shard {
                         death,
                     };
                     durability.say(Said::Died { source, returned: Box::new(returned) });
+                    let ticket = durability.journal.said();
+                    durability.leaving.insert(&letter, uid, (position, ticket), 0);
                 }
             }
             self.dead_letters.push_back(letter);
@@ -196,6 +208,15 @@ impl Shard {
     pub(crate) fn was_found_dead(&self, source: Source) -> bool {
         let departure = self.durability.as_ref().and_then(|durability| durability.leaving.get(source));
         departure.is_some_and(|departure| departure.was_found)
+    }
+
+    /// Whether a dead letter may go to another shard. Synced there before it has died here, it would have died after a crash, and what was
+    /// said together with that, as by a transaction, would not have happened.
+    pub(crate) fn may_leave(&self, source: Source) -> bool {
+        let Some(durability) = self.durability.as_deref() else { return true };
+        let departure = durability.leaving.get(source);
+        durability.journal.is_failed()
+            || departure.is_none_or(|departure| departure.ticket <= durability.journal.completed())
     }
 
     /// What is forwarded and stored until [`Self::end_departure`] is the message that was there.

@@ -301,6 +301,7 @@ impl Shard {
             }
             let mark = self.said();
             let answer = self.answer_question(now, (self.index, number), question);
+            let mark = answer.waits_since(mark);
             self.take_answer_kept(now, mark, number, answer);
         }
         !self.management.ready.is_empty()

@@ -4,7 +4,7 @@
 //! bound, save that one about messages that are not in memory waits until they are read. What takes longer is asked in several steps, which is `plan`'s business.
 
 use corelane_engine::{ConsumerId, Ends, Place};
-use corelane_journal::Origin;
+use corelane_journal::{Origin, Ticket};
 
 use super::data::{Data, Pairs};
 use super::kinds::Kind;
@@ -300,6 +300,15 @@ impl Answer {
     pub(crate) fn ok(pairs: Pairs) -> Answer {
         Answer::Said { status: Status::Ok, body: Data::Map(pairs) }
     }
+
+    /// What was said since this mark is synced before it is answered. Of kept messages that go to another shard that is everything: synced
+    /// there and not here, they would be there after a crash without the others of their transaction.
+    pub(crate) fn waits_since(&self, mark: Ticket) -> Ticket {
+        match self {
+            Answer::Swept(swept) if swept.gathered.iter().any(|moved| moved.origin.is_some()) => Ticket(0),
+            _ => mark,
+        }
+    }
 }
 
 impl From<Result<Answer, Fault>> for Answer {
@@ -327,6 +336,7 @@ impl Shard {
         }
         let mark = self.said();
         let answer = self.answer_question(now, (from, request), question);
+        let mark = answer.waits_since(mark);
         self.post_kept(mark, from, Mail::Answered(Box::new(Answered { request, number, answer })));
     }
 

@@ -77,6 +77,14 @@ fn what_did_not_move_to_another_shard_after_all_is_not_lost() {
     }
 }
 
+/// Of a transaction that is not synced an operator moves some messages to another shard, which is faster.
+#[test]
+fn what_is_moved_to_another_shard_is_not_half_of_a_transaction() {
+    let (seed, events) = (4059, 3_000);
+    let options = CrashOptions { seed, events, shards: None, crash_at: None, backups: false, operates: true };
+    Crashing::new(options).run();
+}
+
 #[test]
 fn what_an_operator_deletes_is_gone_and_what_he_moves_is_in_one_queue_whenever_the_broker_crashes() {
     let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40);

@@ -1,10 +1,10 @@
 //! Transactions: all or nothing, whenever the broker crashes; and what was answered has happened.
 
 use corelane_protocol::amqp10::LinkId;
-use corelane_sim::{DiskSetup, ReceiverOptions, SenderOptions, Setup};
+use corelane_sim::{DiskSetup, Operator, ReceiverOptions, SenderOptions, Setup};
 use corelane_wire::amqp10::{DeliveryState, Encode, Map, MapWriter, Modified, Outcome, Value, write_data};
 
-use crate::{Stage, bodies, durable, name_at, rule};
+use crate::{Stage, bodies, durable, name_at, other_at, rule};
 
 /// Posts, acquires and settles on a queue of each shard, in one transaction, which is not discharged yet.
 struct Work {
@@ -73,6 +73,77 @@ fn committed() -> Vec<(String, u32)> {
 
 fn rolled_back() -> Vec<(String, u32)> {
     ["a", "b", "c", "d", "e"].map(|body| (body.to_owned(), 0)).to_vec()
+}
+
+/// What of a transaction is on its way to another shard, where it is synced sooner.
+#[derive(Clone, Copy, Debug)]
+enum Leaves {
+    Moved,
+    Copied,
+    Died,
+    /// It was there before, and dies by the commit.
+    DiesByCommit,
+}
+
+#[test]
+fn what_leaves_for_another_shard_leaves_when_its_transaction_is_synced() {
+    let all = [Leaves::Moved, Leaves::Copied, Leaves::Died, Leaves::DiesByCommit];
+    let mut lost = 0;
+    for (leaves, seed) in all.into_iter().flat_map(|leaves| (0..4).map(move |seed| (leaves, seed))) {
+        let (source, other, target) = (name_at(0, 2), other_at(0, 2), name_at(1, 2));
+        let rules = vec![rule(&source, |rule| rule.dead_letter = Some(target.as_str().into()))];
+        let mut stage = Stage::with_rules(2, seed, rules);
+        stage.send(&source, &["before"]);
+        stage.send(&other, &[]);
+        let client = stage.client;
+        let coordinator = stage.world.clients[client].attach_coordinator("txn", &[]);
+        let token = stage.world.clients[client].declare(coordinator);
+        let links = [&source, &other].map(|queue| stage.sender(queue));
+        let receiver = stage.receiver(&source);
+        let number = stage.outcome(token).strip_prefix("declared ").and_then(|number| number.parse().ok());
+        let number = number.expect("there is room");
+        let before = stage.receive(receiver, 1);
+        for link in links {
+            let mut bytes = Vec::new();
+            durable().encode(&mut bytes);
+            write_data(&mut bytes, b"new");
+            stage.world.clients[client].send_bytes_in(link, number, &bytes);
+        }
+        if matches!(leaves, Leaves::DiesByCommit) {
+            let outcome = Outcome::Rejected { error: None };
+            stage.world.clients[client].settle_in(receiver, before[0].delivery_id, number, outcome);
+        }
+        stage.world.run();
+        stage.world.disks[0].held = true;
+        stage.world.clients[client].discharge(coordinator, number, false);
+        stage.world.run();
+        let to = [("to", Value::String(&target))];
+        let mut operator = Operator::new(&mut stage.world, 0);
+        match leaves {
+            Leaves::Moved => _ = operator.send(&mut stage.world, "MOVE", ("queue", &source), &to, &[]),
+            Leaves::Copied => _ = operator.send(&mut stage.world, "COPY", ("queue", &source), &to, &[]),
+            Leaves::Died => {
+                let received = stage.receive(receiver, 1);
+                assert_eq!(bodies(&received), ["new"], "consumers do not wait");
+                stage.settle(&received[0], &DeliveryState::Rejected { error: None });
+            }
+            Leaves::DiesByCommit => {}
+        }
+        stage.world.run();
+        assert_eq!(stage.depth(&target), 0, "{leaves:?}: nothing of it is elsewhere before it is synced");
+        stage.crash();
+        stage.world.advance(1_000_000);
+        // What is being written when the broker crashes may be there all the same, but all of it then.
+        let is_committed = stage.take_bodies(&other) == ["new"];
+        let (there, gone) = (stage.take_bodies(&source), stage.take_bodies(&target));
+        let has = |body: &str| there.iter().chain(&gone).any(|it| it == body);
+        assert_eq!((has("before"), has("new")), (true, is_committed), "{leaves:?}: {there:?} {gone:?}");
+        if matches!(leaves, Leaves::DiesByCommit) {
+            assert_eq!(gone == ["before"], is_committed, "{there:?} {gone:?}");
+        }
+        lost += u32::from(!is_committed);
+    }
+    assert!(lost > 4, "{lost} of the transactions are lost");
 }
 
 /// Crashes after every step between the discharge and rest.
