@@ -342,6 +342,9 @@ impl Sources<'_> {
         if departure.death != 0 {
             message.details.get_or_insert_default().death = departure.death;
         }
+        if !departure.annotations.is_empty() {
+            message.details.get_or_insert_default().annotations = departure.annotations.clone();
+        }
         let placed = batch.message(&message, payload, Some(departure.position));
         placing.departures.push((source, placed));
     }

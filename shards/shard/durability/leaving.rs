@@ -15,6 +15,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use corelane_engine::{DeadLetter, DeadLetterReason, Place, QueueId, Stored};
 use corelane_journal::{self as journal, Origin, Position, Removal, Ticket};
 use hashbrown::HashMap;
@@ -53,6 +54,8 @@ pub(super) struct Departure {
     ticket: Ticket,
     pub(super) delivery_count: u32,
     pub(super) acquired_count: u32,
+    /// What outcomes have added to it, if that does not stand in its record.
+    pub(super) annotations: Bytes,
     /// Shards that have yet to answer.
     unanswered: u32,
     /// Where it is hidden until it is gone here.
@@ -121,6 +124,7 @@ impl Leaving {
             ticket,
             delivery_count: letter.delivery_count,
             acquired_count: letter.acquired_count,
+            annotations: Bytes::new(),
             unanswered: 0,
             hidden: Vec::new(),
         };
@@ -150,9 +154,9 @@ impl Leaving {
         }
     }
 
-    fn note_found(&mut self, source: Source) {
+    fn note(&mut self, source: Source, was_found: bool, annotations: Bytes) {
         if let Some(departure) = self.departures.get_mut(&source) {
-            departure.was_found = true;
+            (departure.was_found, departure.annotations) = (was_found, annotations);
         }
     }
 
@@ -181,9 +185,10 @@ impl Shard {
                 && let Some(durability) = &mut self.durability
             {
                 let death = death_of(letter.reason);
+                let annotations = durability.overflow.annotations_in(source, letter.message.as_ref());
+                self.memory_used += annotations.len() as u64;
                 if found {
                     durability.leaving.insert(&letter, uid, (position, Ticket(0)), death);
-                    durability.leaving.note_found(source);
                 } else {
                     let returned = journal::Returned {
                         uid,
@@ -192,13 +197,14 @@ impl Shard {
                         delivery_count: letter.delivery_count,
                         acquired_count: letter.acquired_count,
                         held_until: 0,
-                        annotations: durability.overflow.annotations_in(source, letter.message.as_ref()),
+                        annotations: annotations.clone(),
                         death,
                     };
                     durability.say(Said::Died { source, returned: Box::new(returned) });
                     let ticket = durability.journal.said();
                     durability.leaving.insert(&letter, uid, (position, ticket), 0);
                 }
+                durability.leaving.note(source, found, annotations);
             }
             self.dead_letters.push_back(letter);
         }
@@ -274,7 +280,9 @@ impl Shard {
     /// What was written of a dead letter is not needed any more.
     pub(crate) fn say_letter_gone(&mut self, source: Source) {
         let Some(durability) = &mut self.durability else { return };
-        let Some(Departure { uid, position, hidden, .. }) = durability.leaving.remove(source) else { return };
+        let Some(departure) = durability.leaving.remove(source) else { return };
+        let Departure { uid, position, hidden, annotations, .. } = departure;
+        self.memory_used -= annotations.len() as u64;
         durability.say(Said::Removed(Removal { uid, place: source.place.0, position }));
         hidden.into_iter().for_each(|(shard, arrived)| self.reveal_there(shard, arrived));
         if let Some(closing) = self.queues.closing_mut(source.queue) {

@@ -2,8 +2,8 @@
 
 use corelane_protocol::amqp10::LinkId;
 use corelane_shard::DestinationRule;
-use corelane_sim::{DiskSetup, Operator, Setup, names_homed_at};
-use corelane_wire::amqp10::{DeliveryState, Encode, Modified, Outcome, write_data};
+use corelane_sim::{DiskSetup, Operator, Received, Setup, names_homed_at};
+use corelane_wire::amqp10::{DeliveryState, Encode, Map, MapWriter, Modified, Outcome, Value, write_data};
 
 use crate::{Stage, durable, name_at, other_at, rule};
 
@@ -276,6 +276,48 @@ fn what_consumers_held_outlives_their_queue_whenever_the_broker_crashes() {
             }
         }
     }
+}
+
+/// What an outcome has added to a dead letter is there wherever its record lies by then.
+#[test]
+fn dead_letters_that_wait_keep_their_annotations_when_their_segments_are_cleaned() {
+    const COUNT: usize = 400;
+    let mut dying = Dying::new(true, 1, DiskSetup { files_max: 1000, ..DiskSetup::default() });
+    let source = dying.source.clone();
+    let names: Vec<String> = (0..COUNT).map(|n| format!("{n:03} {}", "x".repeat(400))).collect();
+    dying.stage.send(&source, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    dying.stage.world.disks[1].held = true;
+    let receiver = dying.stage.receiver(&source);
+    let mut annotations = Vec::new();
+    let mut map = MapWriter::new(&mut annotations);
+    map.pair(&Value::Symbol("x-opt-note"), &Value::String("seen"));
+    map.finish();
+    let map = Map::decode(&annotations).ok();
+    for (n, received) in dying.stage.receive(receiver, COUNT as u32).into_iter().enumerate() {
+        let state = match n % 8 {
+            0 => DeliveryState::Modified(Modified {
+                delivery_failed: true,
+                undeliverable_here: false,
+                message_annotations: map,
+            }),
+            _ => DeliveryState::Accepted,
+        };
+        dying.stage.settle(&received, &state);
+    }
+    let before = dying.stage.world.disks[0].segments();
+    for _ in 0..20 {
+        dying.stage.send(&source, &["more"]);
+        assert_eq!(dying.stage.take_bodies(&source), ["more"]);
+    }
+    let after = dying.stage.world.disks[0].segments();
+    assert!(before.iter().filter(|number| !after.contains(number)).count() > 2, "{before:?} {after:?}");
+    for _ in 0..2 {
+        dying.stage.crash();
+    }
+    dying.stage.world.advance(1_000_000);
+    let dead = dying.stage.take(&dying.dead.clone());
+    let is_annotated = |dead: &&Received| dead.annotations.iter().any(|(name, _)| name == "x-opt-note");
+    assert_eq!((dead.len(), dead.iter().filter(is_annotated).count()), (COUNT / 8, COUNT / 8));
 }
 
 /// Until they have arrived, the records of dead letters are written again when their segments are cleaned, with what they died of.
