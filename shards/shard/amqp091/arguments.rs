@@ -408,6 +408,7 @@ mod tests {
             expiration_us: Some(60_000_000),
             idle_expiry_us: Some(500_000),
             messages_max: Some(10),
+            held_besides: true,
             overflow: Some(OverflowRule::Reject),
             priorities: Some(true),
             exclusive: Some(true),
@@ -444,7 +445,8 @@ mod tests {
             writer.pair(name(DEAD_LETTER_EXCHANGE), LongString(b"amq.topic"));
             writer.pair(name(DEAD_LETTER_ROUTING_KEY), LongString("a.*.\u{e4}/\n".as_bytes()));
             let rule = Declared::read("q", (true, true), Table::new(&bytes), |_| {}).unwrap().rule();
-            let mut again = DestinationRule::default();
+            // Only who declares a queue says this.
+            let mut again = DestinationRule { held_besides: rule.held_besides, ..DestinationRule::default() };
             for property in properties::PROPERTIES {
                 if let Some(value) = property.read(&rule) {
                     properties::set_for_queue(&mut again, property.name, &value).unwrap();

@@ -310,7 +310,7 @@ impl Shard {
     ) -> Result<QueueId, String> {
         let kept =
             Kept { uid: queue.uid, since: queue.since, version: queue.version, definition: Some(position) };
-        let (kind, overrides, declared, terms) = match definition::read(queue)? {
+        let (kind, mut overrides, declared, terms) = match definition::read(queue)? {
             Defined::Queue { kind, overrides, declared, terms } => (kind, *overrides, declared, terms),
             Defined::Closed { to, letters } => {
                 let properties = QueueProperties { dead_letter: true, ..QueueProperties::default() };
@@ -323,6 +323,8 @@ impl Shard {
                 return Ok(id);
             }
         };
+        // Not among the properties that have a name.
+        overrides.held_besides = declared.as_ref().is_some_and(|declared| declared.rule().held_besides);
         let subscription = match terms {
             Some(terms) => Some(Box::new(Subscription::restored(terms)?)),
             None => None,

@@ -1,7 +1,7 @@
 //! What does a queue with limits do on a channel, and who is its only active consumer?
 
 use corelane_protocol::SessionId;
-use corelane_sim::{ChannelClient, Setup, World, names_homed_at};
+use corelane_sim::{ChannelClient, DiskSetup, Setup, World, names_homed_at};
 use corelane_wire::amqp091::{FieldValue, ShortStr, TableWriter};
 
 use FieldValue::{Boolean, Int32, LongString};
@@ -18,7 +18,8 @@ const DEAD: &str = "dead";
 
 impl Stage {
     fn new(home: usize, arguments: &[(&str, FieldValue<'_>)]) -> Stage {
-        let mut world = World::new(&Setup { verify: true, ..Setup::new(2) });
+        let disk = Some(DiskSetup::default());
+        let mut world = World::new(&Setup { verify: true, disk, ..Setup::new(2) });
         let (number, channel) = open(&mut world, 0);
         let queue = names_homed_at(home, 2).next().expect("one of many");
         let mut stage = Stage { world, number, channel, queue: queue.clone() };
@@ -142,6 +143,20 @@ fn what_consumers_hold_does_not_count_for_the_length_until_it_comes_back() {
             assert_eq!(stage.take(&queue), left, "{overflow}");
         }
     }
+}
+
+#[test]
+fn what_consumers_hold_does_not_count_after_a_restart_either() {
+    let limits = [("x-max-length", Int32(1)), ("x-overflow", LongString(b"reject-publish"))];
+    let mut stage = Stage::new(1, &limits);
+    stage.world.crash_and_restart();
+    (stage.number, stage.channel) = open(&mut stage.world, 0);
+    stage.on(|client, channel| client.confirm(channel));
+    let queue = stage.queue.clone();
+    stage.publish("A", "confirmed");
+    stage.publish("B", "refused");
+    stage.on(|client, channel| client.get(channel, &queue));
+    stage.publish("C", "confirmed");
 }
 
 #[test]
