@@ -4,7 +4,8 @@ use corelane_protocol::amqp091::{
     Config, Connection, Delivery, DeliveryKind, Event, Login, Publication, SessionId,
 };
 use corelane_wire::amqp091::{
-    Encode, Method, Properties, PropertyFields, ShortStr, Table, basic, channel, confirm, exchange, queue, tx,
+    Encode, FieldValue, Method, Properties, PropertyFields, ShortStr, Table, TableWriter, basic, channel,
+    confirm, exchange, queue, tx,
 };
 
 /// One client with as many channels as it opens.
@@ -336,4 +337,14 @@ fn show_delivery(delivery: &Delivery<'_>) -> String {
         }
         DeliveryKind::Returned { reply_code } => format!("returned {body}: {reply_code}"),
     }
+}
+
+/// A field table with these fields.
+pub fn table(pairs: &[(&str, FieldValue<'_>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = TableWriter::new(&mut bytes);
+    for (name, value) in pairs {
+        writer.pair(ShortStr::cut(name), *value);
+    }
+    bytes
 }

@@ -41,7 +41,7 @@ mod vanishing;
 mod workload;
 mod world;
 
-pub use channel_client::{ChannelClient, ExchangeKind};
+pub use channel_client::{ChannelClient, ExchangeKind, table};
 pub use client::{Client, Received, ReceiverOptions, SenderOptions};
 pub use crash_report::CrashReport;
 pub use crashing::{CrashOptions, Crashing, crash_progress};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use corelane_protocol::amqp10::{self, Sasl};
-use corelane_protocol::amqp091;
+use corelane_protocol::{SessionId, amqp091};
 use corelane_shard::limits::TRANSACTION_KEPT_BYTES_MAX;
 use corelane_shard::{
     BackupRefusal, Barrier, ConnectionSlot, Definitions, DestinationRule, Destinations, Effect, Event, Image,
@@ -321,6 +321,26 @@ impl World {
         self.accept(shard, number);
         self.run();
         number
+    }
+
+    /// A new client of this shard that speaks 0-9-1, and a channel of it.
+    pub fn open_channel(&mut self, shard: usize) -> (usize, SessionId) {
+        let number = self.connect_channels(shard);
+        let channel = self.channel_client(number).open_channel();
+        self.run();
+        self.channel_client(number).take_seen();
+        (number, channel)
+    }
+
+    /// What a channel has seen when it has done this and all has happened that follows.
+    pub fn on_channel(
+        &mut self,
+        (number, channel): (usize, SessionId),
+        act: impl FnOnce(&mut ChannelClient, SessionId),
+    ) -> Vec<String> {
+        act(self.channel_client(number), channel);
+        self.run();
+        self.channel_client(number).take_seen()
     }
 
     /// The client of this number, which speaks 0-9-1.

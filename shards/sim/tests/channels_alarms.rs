@@ -6,24 +6,6 @@ use corelane_sim::{ChannelClient, Setup, World, names_homed_at};
 const MESSAGES: usize = 200;
 const SIZE: usize = 10_000;
 
-fn open(world: &mut World, shard: usize) -> (usize, SessionId) {
-    let number = world.connect_channels(shard);
-    let channel = world.channel_client(number).open_channel();
-    world.run();
-    world.channel_client(number).take_seen();
-    (number, channel)
-}
-
-fn on(
-    world: &mut World,
-    (number, channel): (usize, SessionId),
-    act: impl FnOnce(&mut ChannelClient, SessionId),
-) -> Vec<String> {
-    act(world.channel_client(number), channel);
-    world.run();
-    world.channel_client(number).take_seen()
-}
-
 /// A world whose shards have room for a quarter of the messages.
 fn world(home: usize) -> (World, String) {
     let memory = (MESSAGES * SIZE / 4) as u64;
@@ -45,28 +27,28 @@ fn refused(world: &World) -> usize {
 #[test]
 fn who_only_publishes_waits_for_memory_and_loses_nothing() {
     let (mut world, queue) = world(0);
-    let publisher = open(&mut world, 0);
-    let witness = open(&mut world, 1);
-    on(&mut world, publisher, |client, channel| client.declare(channel, &queue, false));
-    let seen = on(&mut world, publisher, |client, channel| publish_all(client, channel, &queue));
+    let publisher = world.open_channel(0);
+    let witness = world.open_channel(1);
+    world.on_channel(publisher, |client, channel| client.declare(channel, &queue, false));
+    let seen = world.on_channel(publisher, |client, channel| publish_all(client, channel, &queue));
     assert_eq!(seen, ["blocked"]);
     // Everybody hears it, and who comes now.
-    assert_eq!(on(&mut world, witness, |_, _| {}), ["blocked"]);
+    assert_eq!(world.on_channel(witness, |_, _| {}), ["blocked"]);
     let number = world.connect_channels(1);
     assert_eq!(world.channel_client(number).take_seen(), ["blocked"]);
     let channel = world.channel_client(number).open_channel();
     world.run();
     let consumer = (number, channel);
-    on(&mut world, consumer, |client, channel| {
+    world.on_channel(consumer, |client, channel| {
         client.prefetch(channel, 10);
         client.consume(channel, &queue, "tag", false);
     });
     for n in 0..MESSAGES {
         let tag = *world.channel_client(number).tags.get(n).expect("there are all of them");
-        on(&mut world, consumer, |client, channel| client.ack(channel, tag, false));
+        world.on_channel(consumer, |client, channel| client.ack(channel, tag, false));
     }
     for client in [publisher, witness] {
-        let seen = on(&mut world, client, |_, _| {});
+        let seen = world.on_channel(client, |_, _| {});
         assert_eq!(seen.last().map(String::as_str), Some("unblocked"));
     }
     assert_eq!(refused(&world), 0);
@@ -77,14 +59,14 @@ fn who_only_publishes_waits_for_memory_and_loses_nothing() {
 fn s41_a_queue_is_free_whose_connection_has_hung_up_unread() {
     for (home, hangs_up) in [(0, true), (1, true), (0, false), (1, false)] {
         let (mut world, queue) = world(home);
-        let publisher = open(&mut world, 0);
-        on(&mut world, publisher, |client, channel| client.declare(channel, &queue, true));
-        on(&mut world, publisher, |client, channel| publish_all(client, channel, &queue));
+        let publisher = world.open_channel(0);
+        world.on_channel(publisher, |client, channel| client.declare(channel, &queue, true));
+        world.on_channel(publisher, |client, channel| publish_all(client, channel, &queue));
         if hangs_up {
             world.hang_up(publisher.0);
         }
-        let other = open(&mut world, 1);
-        let seen = on(&mut world, other, |client, channel| client.declare(channel, &queue, true));
+        let other = world.open_channel(1);
+        let seen = world.on_channel(other, |client, channel| client.declare(channel, &queue, true));
         let expect =
             if hangs_up { format!("declared {queue} 0 0") } else { "channel closed: 405".to_owned() };
         assert!(seen.contains(&expect), "{home}: {seen:?}");
@@ -95,22 +77,22 @@ fn s41_a_queue_is_free_whose_connection_has_hung_up_unread() {
 fn who_consumes_is_read_on_so_that_it_can_make_room() {
     for home in [0, 1] {
         let (mut world, queue) = world(home);
-        let both = open(&mut world, 0);
-        on(&mut world, both, |client, channel| {
+        let both = world.open_channel(0);
+        world.on_channel(both, |client, channel| {
             client.declare(channel, &queue, false);
             client.prefetch(channel, 1);
             client.consume(channel, &queue, "tag", false);
         });
-        let seen = on(&mut world, both, |client, channel| publish_all(client, channel, &queue));
+        let seen = world.on_channel(both, |client, channel| publish_all(client, channel, &queue));
         assert!(seen.contains(&"blocked".to_owned()), "{home}");
         let mut n = 0;
         while let Some(tag) = world.channel_client(both.0).tags.get(n).copied() {
-            on(&mut world, both, |client, channel| client.ack(channel, tag, false));
+            world.on_channel(both, |client, channel| client.ack(channel, tag, false));
             n += 1;
         }
         // What there was no room for was refused, and counted.
         assert_eq!(n + refused(&world), MESSAGES);
-        on(&mut world, both, |client, channel| client.publish(channel, &queue, "last", false));
+        world.on_channel(both, |client, channel| client.publish(channel, &queue, "last", false));
         assert_eq!(world.channel_client(both.0).tags.len(), n + 1);
     }
 }

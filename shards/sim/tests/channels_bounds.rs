@@ -1,8 +1,8 @@
 //! What bounds hold for channels whose queues are on several shards, and what does not fit?
 
 use corelane_protocol::SessionId;
-use corelane_sim::{ChannelClient, Setup, World, names_homed_at};
-use corelane_wire::amqp091::{FieldValue, Properties, ShortStr, Table, TableWriter};
+use corelane_sim::{Setup, World, names_homed_at, table};
+use corelane_wire::amqp091::{FieldValue, Properties, Table};
 
 fn world() -> (World, [String; 2]) {
     let world = World::new(&Setup { verify: true, ..Setup::new(2) });
@@ -21,40 +21,21 @@ fn open(world: &mut World, shard: usize) -> (usize, SessionId) {
     opened(world, number)
 }
 
-fn on(
-    world: &mut World,
-    (number, channel): (usize, SessionId),
-    act: impl FnOnce(&mut ChannelClient, SessionId),
-) -> Vec<String> {
-    act(world.channel_client(number), channel);
-    world.run();
-    world.channel_client(number).take_seen()
-}
-
-fn table(pairs: &[(&str, FieldValue<'_>)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut writer = TableWriter::new(&mut bytes);
-    for (name, value) in pairs {
-        writer.pair(ShortStr::cut(name), *value);
-    }
-    bytes
-}
-
 #[test]
 fn a_channels_prefetch_holds_for_its_consumers_of_all_shards_together() {
     let (mut world, queues) = world();
     let one = open(&mut world, 0);
     let other = open(&mut world, 1);
     for queue in &queues {
-        on(&mut world, one, |client, channel| client.declare(channel, queue, false));
+        world.on_channel(one, |client, channel| client.declare(channel, queue, false));
         for n in 0..10 {
             let body = format!("{queue}-{n}");
-            on(&mut world, other, |client, channel| client.publish(channel, queue, &body, false));
+            world.on_channel(other, |client, channel| client.publish(channel, queue, &body, false));
         }
     }
-    let mut seen = on(&mut world, one, |client, channel| client.prefetch_all(channel, 3));
+    let mut seen = world.on_channel(one, |client, channel| client.prefetch_all(channel, 3));
     for (queue, tag) in queues.iter().zip(["a", "b"]) {
-        seen.extend(on(&mut world, one, |client, channel| client.consume(channel, queue, tag, false)));
+        seen.extend(world.on_channel(one, |client, channel| client.consume(channel, queue, tag, false)));
     }
     let mut bodies: Vec<String> = Vec::new();
     for acknowledged in 0..=20 {
@@ -62,7 +43,7 @@ fn a_channels_prefetch_holds_for_its_consumers_of_all_shards_together() {
         assert_eq!(bodies.len(), 20.min(acknowledged + 3), "{bodies:?}");
         if acknowledged < 20 {
             let tag = world.channel_client(one.0).tags[acknowledged];
-            seen = on(&mut world, one, |client, channel| client.ack(channel, tag, false));
+            seen = world.on_channel(one, |client, channel| client.ack(channel, tag, false));
         }
     }
     // Each queue's come in order.
@@ -85,24 +66,24 @@ fn a_connection_ends_whose_frames_are_too_small_for_the_properties_of_a_message(
         let publisher = open(&mut world, 1);
         let number = world.connect_channels_of(0, "/", 4096);
         let small = opened(&mut world, number);
-        on(&mut world, publisher, |client, channel| client.declare(channel, queue, false));
+        world.on_channel(publisher, |client, channel| client.declare(channel, queue, false));
         if settles {
             // Its consumers of other shards are served from here.
-            on(&mut world, small, |client, channel| client.declare(channel, &queues[0], false));
-            on(&mut world, small, |client, channel| client.consume(channel, &queues[0], "here", false));
+            world.on_channel(small, |client, channel| client.declare(channel, &queues[0], false));
+            world.on_channel(small, |client, channel| client.consume(channel, &queues[0], "here", false));
         }
         let long = "h".repeat(8192);
         let headers = table(&[("h", FieldValue::LongString(long.as_bytes()))]);
         let properties = Properties { headers: Some(Table::new(&headers)), ..Properties::default() };
-        on(&mut world, publisher, |client, channel| {
+        world.on_channel(publisher, |client, channel| {
             client.publish_to(channel, ("", queue), &properties, "A", false);
         });
-        let seen = on(&mut world, small, |client, channel| match gets {
+        let seen = world.on_channel(small, |client, channel| match gets {
             true => client.get(channel, queue),
             false => client.consume(channel, queue, "tag", false),
         });
         assert_eq!(seen.last().map(String::as_str), Some("closed: 501"), "{seen:?}");
-        let seen = on(&mut world, publisher, |client, channel| client.get(channel, queue));
+        let seen = world.on_channel(publisher, |client, channel| client.get(channel, queue));
         assert!(seen[0].starts_with("got A"), "{seen:?}");
     }
 }
@@ -118,13 +99,13 @@ fn what_dies_does_not_make_the_queue_that_it_is_for() {
             ("x-dead-letter-routing-key", FieldValue::LongString(missing.as_bytes())),
         ]);
         let queue = &queues[home];
-        on(&mut world, one, |client, channel| client.declare_durable(channel, queue, &arguments));
-        on(&mut world, one, |client, channel| client.publish(channel, queue, "A", false));
-        on(&mut world, one, |client, channel| client.get(channel, queue));
-        on(&mut world, one, |client, channel| client.nack(channel, 1, false, false));
+        world.on_channel(one, |client, channel| client.declare_durable(channel, queue, &arguments));
+        world.on_channel(one, |client, channel| client.publish(channel, queue, "A", false));
+        world.on_channel(one, |client, channel| client.get(channel, queue));
+        world.on_channel(one, |client, channel| client.nack(channel, 1, false, false));
         let unroutable: u64 = world.shards.iter().map(|shard| shard.counters().forwards_unroutable).sum();
         assert_eq!(unroutable, 1);
-        let seen = on(&mut world, one, |client, channel| client.look(channel, &missing));
+        let seen = world.on_channel(one, |client, channel| client.look(channel, &missing));
         assert_eq!(seen, ["channel closed: 404"]);
     }
 }

@@ -1,8 +1,8 @@
 //! What does a queue with limits do on a channel, and who is its only active consumer?
 
 use corelane_protocol::SessionId;
-use corelane_sim::{ChannelClient, DiskSetup, Setup, World, names_homed_at};
-use corelane_wire::amqp091::{FieldValue, ShortStr, TableWriter};
+use corelane_sim::{ChannelClient, DiskSetup, Setup, World, names_homed_at, table};
+use corelane_wire::amqp091::FieldValue;
 
 use FieldValue::{Boolean, Int32, LongString};
 
@@ -20,7 +20,7 @@ impl Stage {
     fn new(home: usize, arguments: &[(&str, FieldValue<'_>)]) -> Stage {
         let disk = Some(DiskSetup::default());
         let mut world = World::new(&Setup { verify: true, disk, ..Setup::new(2) });
-        let (number, channel) = open(&mut world, 0);
+        let (number, channel) = world.open_channel(0);
         let queue = names_homed_at(home, 2).next().expect("one of many");
         let mut stage = Stage { world, number, channel, queue: queue.clone() };
         stage.on(|client, channel| {
@@ -32,7 +32,7 @@ impl Stage {
     }
 
     fn on(&mut self, act: impl FnOnce(&mut ChannelClient, SessionId)) -> Vec<String> {
-        on(&mut self.world, (self.number, self.channel), act)
+        self.world.on_channel((self.number, self.channel), act)
     }
 
     #[track_caller]
@@ -54,33 +54,6 @@ impl Stage {
             }
         }
     }
-}
-
-fn table(pairs: &[(&str, FieldValue<'_>)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut writer = TableWriter::new(&mut bytes);
-    for (name, value) in pairs {
-        writer.pair(ShortStr::cut(name), *value);
-    }
-    bytes
-}
-
-fn open(world: &mut World, shard: usize) -> (usize, SessionId) {
-    let number = world.connect_channels(shard);
-    let channel = world.channel_client(number).open_channel();
-    world.run();
-    world.channel_client(number).take_seen();
-    (number, channel)
-}
-
-fn on(
-    world: &mut World,
-    (number, channel): (usize, SessionId),
-    act: impl FnOnce(&mut ChannelClient, SessionId),
-) -> Vec<String> {
-    act(world.channel_client(number), channel);
-    world.run();
-    world.channel_client(number).take_seen()
 }
 
 const TO_DEAD: [(&str, FieldValue<'_>); 2] =
@@ -150,7 +123,7 @@ fn what_consumers_hold_does_not_count_after_a_restart_either() {
     let limits = [("x-max-length", Int32(1)), ("x-overflow", LongString(b"reject-publish"))];
     let mut stage = Stage::new(1, &limits);
     stage.world.crash_and_restart();
-    (stage.number, stage.channel) = open(&mut stage.world, 0);
+    (stage.number, stage.channel) = stage.world.open_channel(0);
     stage.on(|client, channel| client.confirm(channel));
     let queue = stage.queue.clone();
     stage.publish("A", "confirmed");
@@ -168,18 +141,18 @@ fn of_a_queue_without_room_only_who_waits_for_a_message_gets_it() {
             let queue = stage.queue.clone();
             assert_eq!(stage.take(DEAD), "A");
             assert_eq!(stage.take(&queue), "");
-            let other = open(&mut stage.world, 1);
-            let seen = on(&mut stage.world, other, |client, channel| {
+            let other = stage.world.open_channel(1);
+            let seen = stage.world.on_channel(other, |client, channel| {
                 client.prefetch(channel, 1);
                 client.consume(channel, &queue, "tag", false);
             });
             assert!(seen.contains(&"consuming tag".to_owned()), "{seen:?}");
             stage.publish("B", "confirmed");
-            assert_eq!(on(&mut stage.world, other, |_, _| {}), ["tag: B"]);
+            assert_eq!(stage.world.on_channel(other, |_, _| {}), ["tag: B"]);
             stage.publish("C", "confirmed");
             // It may have been offered, and turned down.
             assert!(stage.take(DEAD).starts_with('C'));
-            assert_eq!(on(&mut stage.world, other, |_, _| {}), [""; 0]);
+            assert_eq!(stage.world.on_channel(other, |_, _| {}), [""; 0]);
             let mut refuses =
                 Stage::new(home, &[(limit, Int32(0)), ("x-overflow", LongString(b"reject-publish"))]);
             refuses.publish("A", "refused");
@@ -193,30 +166,36 @@ fn the_next_single_active_consumer_begins_when_the_one_before_holds_nothing_any_
         for ends_by in ["ack", "requeue", "channel", "death"] {
             let mut stage = Stage::new(home, &[("x-single-active-consumer", Boolean(true))]);
             let queue = stage.queue.clone();
-            let mut others = [open(&mut stage.world, 0), open(&mut stage.world, 1)];
+            let mut others = [stage.world.open_channel(0), stage.world.open_channel(1)];
             for other in &others {
-                on(&mut stage.world, *other, |client, channel| client.consume(channel, &queue, "tag", false));
+                stage
+                    .world
+                    .on_channel(*other, |client, channel| client.consume(channel, &queue, "tag", false));
             }
             stage.publish("A", "confirmed");
             let [first, second] = &mut others;
-            assert_eq!(on(&mut stage.world, *first, |_, _| {}), ["tag: A"]);
-            on(&mut stage.world, *first, |client, channel| client.cancel(channel, "tag"));
+            assert_eq!(stage.world.on_channel(*first, |_, _| {}), ["tag: A"]);
+            stage.world.on_channel(*first, |client, channel| client.cancel(channel, "tag"));
             stage.publish("B", "confirmed");
-            let seen = on(&mut stage.world, *first, |_, _| {});
+            let seen = stage.world.on_channel(*first, |_, _| {});
             assert_eq!(seen, [""; 0], "it is cancelled");
             match ends_by {
-                "ack" => drop(on(&mut stage.world, *first, |client, channel| client.ack(channel, 1, false))),
+                "ack" => {
+                    drop(stage.world.on_channel(*first, |client, channel| client.ack(channel, 1, false)))
+                }
                 "requeue" => {
-                    drop(on(&mut stage.world, *first, |client, channel| {
-                        client.nack(channel, 1, false, true)
-                    }));
+                    drop(
+                        stage
+                            .world
+                            .on_channel(*first, |client, channel| client.nack(channel, 1, false, true)),
+                    );
                 }
                 "channel" => {
-                    drop(on(&mut stage.world, *first, |client, channel| client.close_channel(channel)))
+                    drop(stage.world.on_channel(*first, |client, channel| client.close_channel(channel)))
                 }
                 _ => stage.world.kill(first.0),
             }
-            let seen = on(&mut stage.world, *second, |_, _| {});
+            let seen = stage.world.on_channel(*second, |_, _| {});
             let expect: &[&str] = if ends_by == "ack" { &["tag: B"] } else { &["tag: A again", "tag: B"] };
             assert_eq!(seen, expect, "{ends_by}");
         }

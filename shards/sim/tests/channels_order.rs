@@ -1,8 +1,8 @@
 //! In which order do channels get what there is, who gets it next, and what of it dies?
 
 use corelane_protocol::SessionId;
-use corelane_sim::{ChannelClient, ExchangeKind, ReceiverOptions, Setup, World, names_homed_at};
-use corelane_wire::amqp091::{FieldValue, Properties, ShortStr, TableWriter};
+use corelane_sim::{ChannelClient, ExchangeKind, ReceiverOptions, Setup, World, names_homed_at, table};
+use corelane_wire::amqp091::{FieldValue, Properties, ShortStr};
 
 use FieldValue::{Boolean, Int32, LongString};
 
@@ -115,15 +115,6 @@ impl Stage {
         let seen = self.on(self.maker, |client, channel| client.look(channel, queue));
         seen[0].split(' ').nth(2).expect("a count").to_owned()
     }
-}
-
-fn table(pairs: &[(&str, FieldValue<'_>)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut writer = TableWriter::new(&mut bytes);
-    for (name, value) in pairs {
-        writer.pair(ShortStr::cut(name), *value);
-    }
-    bytes
 }
 
 /// The higher consumer's connection publishes and at once stops what is delivered to it, with whatever falls between.

@@ -21,8 +21,8 @@ impl Stage {
         let mut world = World::new(&setup);
         let name = |shard| names_homed_at(shard, 2).next().expect("one of many");
         let queues = [name(0), name(1)];
-        let witness = open(&mut world, 1);
-        let teller = open(&mut world, 0);
+        let witness = world.open_channel(1);
+        let teller = world.open_channel(0);
         let mut stage = Stage { world, queues, teller, witness };
         for n in 0..2 {
             let queue = stage.queues[n].clone();
@@ -33,11 +33,11 @@ impl Stage {
     }
 
     fn teller(&mut self, act: impl FnOnce(&mut ChannelClient, SessionId)) -> Vec<String> {
-        on(&mut self.world, self.teller, act)
+        self.world.on_channel(self.teller, act)
     }
 
     fn witness(&mut self, act: impl FnOnce(&mut ChannelClient, SessionId)) -> Vec<String> {
-        on(&mut self.world, self.witness, act)
+        self.world.on_channel(self.witness, act)
     }
 
     #[track_caller]
@@ -64,24 +64,6 @@ impl Stage {
         });
         assert!(seen.is_empty(), "{seen:?}");
     }
-}
-
-fn open(world: &mut World, shard: usize) -> (usize, SessionId) {
-    let number = world.connect_channels(shard);
-    let channel = world.channel_client(number).open_channel();
-    world.run();
-    world.channel_client(number).take_seen();
-    (number, channel)
-}
-
-fn on(
-    world: &mut World,
-    (number, channel): (usize, SessionId),
-    act: impl FnOnce(&mut ChannelClient, SessionId),
-) -> Vec<String> {
-    act(world.channel_client(number), channel);
-    world.run();
-    world.channel_client(number).take_seen()
 }
 
 fn commit(client: &mut ChannelClient, channel: SessionId) {
@@ -135,7 +117,7 @@ fn acknowledgements_hold_when_the_transaction_commits_and_are_undone_if_it_rolls
         let mut ready = [0, 0];
         ready[home] = 3;
         stage.check_ready(ready);
-        stage.teller = open(&mut stage.world, 0);
+        stage.teller = stage.world.open_channel(0);
         stage.check(|client, channel| client.select(channel), &["selected"]);
         for body in ["A", "B", "C"] {
             let seen = stage.teller(|client, channel| client.get(channel, &queue));
@@ -170,7 +152,7 @@ fn what_is_consumed_and_what_is_made_of_it_go_together() {
     stage.world.kill(stage.teller.0);
     stage.world.run();
     stage.check_ready([1, 0]);
-    stage.teller = open(&mut stage.world, 0);
+    stage.teller = stage.world.open_channel(0);
     stage.check(|client, channel| client.select(channel), &["selected"]);
     stage.check(
         |client, channel| client.consume(channel, &source, "tag", false),
@@ -212,7 +194,7 @@ fn a_transaction_ends_with_its_channel() {
         for shard in &stage.world.shards {
             assert_eq!(shard.participation_count(), 0);
         }
-        stage.teller = open(&mut stage.world, 0);
+        stage.teller = stage.world.open_channel(0);
         stage.check(|client, channel| client.select(channel), &["selected"]);
         stage.check(commit, &["committed"]);
     }
@@ -319,7 +301,7 @@ fn what_is_committed_is_there_after_a_crash_and_nothing_else() {
     }
     stage.check(|client, channel| client.ack(channel, 2, true), &[]);
     stage.world.crash_and_restart();
-    stage.teller = open(&mut stage.world, 0);
+    stage.teller = stage.world.open_channel(0);
     for queue in &queues {
         stage.check(|client, channel| client.get(channel, queue), &["got A again, 0 left"]);
         stage.check(|client, channel| client.get(channel, queue), &["nothing"]);
@@ -359,7 +341,7 @@ fn a_transaction_that_would_write_too_much_is_rolled_back() {
         stage.check(commit, &["channel closed: 406"]);
         let seen = stage.witness(|client, channel| client.look(channel, &queue));
         assert_eq!(seen, [format!("declared {queue} 2 0")]);
-        stage.teller = open(&mut stage.world, 0);
+        stage.teller = stage.world.open_channel(0);
         stage.check(|client, channel| client.select(channel), &["selected"]);
     }
 }

@@ -1,9 +1,11 @@
 //! Do exchanges lead to queues of any shard, from any shard?
 
 use corelane_protocol::SessionId;
-use corelane_sim::{ChannelClient, DiskSetup, ExchangeKind, SenderOptions, Setup, World, names_homed_at};
+use corelane_sim::{
+    ChannelClient, DiskSetup, ExchangeKind, SenderOptions, Setup, World, names_homed_at, table,
+};
 use corelane_wire::amqp10::{self, Header, Value};
-use corelane_wire::amqp091::{FieldValue, Properties, ShortStr, Table, TableWriter};
+use corelane_wire::amqp091::{FieldValue, Properties, Table};
 
 const PLAIN: ExchangeKind<'static> =
     ExchangeKind { durable: false, auto_delete: false, internal: false, passive: false, arguments: &[] };
@@ -78,15 +80,6 @@ impl Stage {
         }
         count
     }
-}
-
-fn table(pairs: &[(&'static str, FieldValue<'_>)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut writer = TableWriter::new(&mut bytes);
-    for (name, value) in pairs {
-        writer.pair(ShortStr::literal(name), *value);
-    }
-    bytes
 }
 
 #[test]
